@@ -1,0 +1,130 @@
+"""Every setting raydiff has, frozen, with its unit in its name; the only reader of the environment.
+
+Settings cross process boundaries (Serve application arguments, Ray workers), so they are pydantic
+models that refuse unknown keys.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Device = Literal["auto", "cpu", "cuda"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+APP_NAME = "raydiff"
+"""Name of the Serve application."""
+
+
+class Settings(BaseModel):
+    """Base of all settings: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class EngineSettings(Settings):
+    """One engine: how much it takes on at once."""
+
+    max_rows: int = Field(64, ge=1, le=4096)
+    """Most requests denoised at the same time."""
+    max_prefill_rows: int = Field(32, ge=1, le=4096)
+    """Most prompts encoded in one forward."""
+    memory_budget_bytes: int = Field(0, ge=0)
+    """Bytes that caches and activations of admitted requests may take; 0 works it out from
+    the device's free memory."""
+    max_queued: int = Field(4096, ge=1)
+    """Requests that may wait for admission in each lane before `Overloaded`."""
+    threads: int = Field(0, ge=0)
+    """CPU threads of the model; 0 means the cores this process may use."""
+
+
+class ModelSettings(Settings):
+    """One model served by the app."""
+
+    name: str = ""
+    """Name that requests use; empty means the last part of `model`."""
+    model: str = "summarizer"
+    """Bundled name or checkpoint directory."""
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    num_gpus: float = Field(0.0, ge=0.0)
+    """GPUs (or a fraction of one) reserved per replica."""
+    num_cpus: float = Field(1.0, gt=0.0)
+    """CPUs reserved per replica."""
+    accelerator_type: str | None = None
+    """Ray accelerator type a replica must run on, e.g. "H100"."""
+    min_replicas: int = Field(1, ge=0)
+    max_replicas: int = Field(1, ge=1)
+    documents_per_call: int = Field(16, ge=1)
+    """Documents that one corpus call carries; `target_ongoing_requests` follows from it."""
+    engine: EngineSettings = EngineSettings()
+
+    @property
+    def served_name(self) -> str:
+        """The name that requests use."""
+        return self.name or os.path.basename(self.model.rstrip("/"))
+
+
+class AppSettings(Settings):
+    """Arguments of `raydiff.serve.app:build_app`."""
+
+    models: tuple[ModelSettings, ...] = ()
+    """Models to serve; empty means one, made of the shorthand fields below."""
+    model: str = "summarizer"
+    replicas: int = Field(1, ge=1)
+    """Shorthand: replicas of `model` (fixed, no autoscaling)."""
+    threads: int = Field(0, ge=0)
+    """Shorthand: CPU threads of each replica's engine."""
+    request_timeout_s: float = Field(600.0, gt=0)
+    """Deadline of an HTTP request when the client names none."""
+    max_body_bytes: int = Field(8 * 2**20, ge=1024)
+    """Largest request body."""
+
+
+class ServeSettings(Settings):
+    """Where the HTTP endpoint listens. Loopback unless told otherwise."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+
+
+class CorpusSettings(Settings):
+    """One corpus run."""
+
+    input: str
+    output: str
+    model: str = "summarizer"
+    text_column: str = "text"
+    id_column: str | None = None
+    """`None` takes a column named doc_id or id if there is one, else ids are `file:row`."""
+    pass_columns: tuple[str, ...] = ()
+    """Input columns carried to the output rows."""
+    shard_rows: int = Field(256, ge=1)
+    replicas: int | None = Field(None, ge=1)
+    """Replicas when the run starts its own app; `None` means one per two cores."""
+    workers: int = Field(2, ge=1)
+    """Async workers that stream shards to the replicas."""
+    documents_per_call: int = Field(16, ge=1)
+    calls_in_flight: int = Field(4, ge=1)
+    """Calls that one shard keeps in flight."""
+    call_timeout_s: float = Field(300.0, gt=0)
+    max_attempts: int = Field(3, ge=1)
+    """Attempts per document before it becomes an error row."""
+    seed: int = Field(0, ge=0)
+
+
+def deployment_name(served_name: str) -> str:
+    """Name of the Serve deployment that hosts a model's replicas."""
+    return f"model-{served_name}"
+
+
+def usable_cores() -> int:
+    """CPU cores this process may use (its affinity mask, not the machine's count)."""
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def ray_address() -> str | None:
+    """Address of the Ray cluster that `RAY_ADDRESS` names, if any."""
+    return os.environ.get("RAY_ADDRESS") or None
