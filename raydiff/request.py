@@ -151,6 +151,8 @@ class GenerationRequest:
     """Interactive requests are admitted before batch ones."""
     pinned: tuple[tuple[int, int], ...] = ()
     """(offset into the generated text, token id) pairs that are given, never changed."""
+    stream: bool = False
+    """Emit text as it commits; otherwise all of it comes with the completion."""
 
 
 @dataclass(frozen=True, kw_only=True)

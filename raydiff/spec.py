@@ -54,6 +54,8 @@ class ModelSpec:
     """Position of the first generated token; `None` continues after the prompt."""
     end_bias: float = 0.0
     """Subtracted from the end tokens' logits, in nats; corrects a model that stops early."""
+    end_threshold: float | None = None
+    """Confidence at which a run of end tokens at the block's end commits without a step."""
     defaults: Decoding
 
     def resolve(self, decoding: Decoding) -> Decoding:
@@ -186,5 +188,6 @@ def _bert_spec(name: str, config: dict[str, Any], section: dict[str, Any]) -> Mo
         max_new_tokens=section["max_new_tokens"],
         target_position=section["target_position"],
         end_bias=section.get("end_bias", 0.0),
+        end_threshold=section.get("end_threshold"),
         defaults=Decoding.from_mapping(section.get("defaults", {})),
     )
