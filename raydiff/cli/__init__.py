@@ -1,0 +1,60 @@
+"""The `raydiff` command. Each module of this package is one subcommand.
+
+Exit status: 0 done, 1 finished with failed documents, 2 usage, 3 could not run.
+A command module has `add_parser(subparsers)` and `run(args) -> int`, and imports what is
+heavy inside `run`, so that `raydiff --help` loads neither torch nor ray.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from raydiff.errors import RaydiffError, UsageError
+from raydiff.version import __version__
+
+DONE = 0
+FAILED_DOCUMENTS = 1
+USAGE = 2
+COULD_NOT_RUN = 3
+INTERRUPTED = 130
+
+COMMANDS = ("generate", "summarize", "serve", "bench", "train", "models")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="raydiff", description="Diffusion language models in bulk and online on Ray."
+    )
+    parser.add_argument("--version", action="version", version=f"raydiff {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        import_module(f"raydiff.cli.{name}").add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status; errors are one line on stderr."""
+    args = build_parser().parse_args(argv)
+    command = import_module(f"raydiff.cli.{args.command}")
+    try:
+        return int(command.run(args))
+    except UsageError as error:
+        return _fail(error, USAGE)
+    except RaydiffError as error:
+        return _fail(error, COULD_NOT_RUN)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) is gone; keep Python's exit from failing on the same pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def _fail(error: RaydiffError, status: int) -> int:
+    print(f"raydiff: {error}", file=sys.stderr)
+    return status

@@ -1,0 +1,77 @@
+"""`raydiff generate`: one text through an engine in this process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from raydiff.cli.decoding import add_decoding_arguments, decoding_from
+from raydiff.errors import EngineError
+from raydiff.request import Completion, Decoding
+
+if TYPE_CHECKING:
+    from raydiff.engine import Engine
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser("generate", help="generate from one text, here and now")
+    parser.add_argument("text", metavar="TEXT", help="the prompt; - reads standard input")
+    parser.add_argument("--model", default="summarizer", help="bundled name or directory")
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument(
+        "--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16")
+    )
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads (all usable cores)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--watch", action="store_true", help="show the canvas after each step")
+    add_decoding_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Generate and print the text, or the whole completion as JSON."""
+    decoding = decoding_from(args)
+    text = sys.stdin.read() if args.text == "-" else args.text
+
+    from raydiff.config import EngineSettings
+    from raydiff.engine import Engine
+
+    settings = EngineSettings(threads=args.threads)
+    engine = Engine.load(args.model, device=args.device, dtype=args.dtype, settings=settings)
+    if args.watch:
+        completion = _watch(engine, text, decoding)
+    else:
+        (completion,) = engine.generate([text], decoding)
+    if completion.error is not None:
+        raise EngineError(completion.error)
+    print(json.dumps(_record(completion)) if args.json else completion.text)
+    return 0
+
+
+def _watch(engine: Engine, text: str, decoding: Decoding) -> Completion:
+    from raydiff.cli.watch import CanvasView
+
+    view = CanvasView(engine.tokenizer, engine.spec, sys.stderr)
+    engine.submit(engine.request(text, decoding))
+    while True:
+        events = engine.step()
+        for snapshot in engine.canvases():
+            view.show(snapshot.tokens, snapshot.open)
+        for event in events:
+            if event.completion is not None:
+                view.close(event.completion)
+                return event.completion
+
+
+def _record(completion: Completion) -> dict[str, Any]:
+    usage = completion.usage
+    return {
+        "text": completion.text,
+        "finish_reason": completion.finish_reason,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "forwards": usage.forwards,
+        "tokens_per_forward": round(usage.tokens_per_forward, 3),
+    }
