@@ -83,7 +83,8 @@ class ModelSpec:
         return filled
 
     def _check(self, d: Decoding) -> None:
-        assert d.max_tokens is not None and d.block_length is not None
+        assert d.max_tokens is not None
+        assert d.block_length is not None
         _at_most("max_tokens", d.max_tokens, self.max_new_tokens, self.name)
         _at_most("block_length", d.block_length, self.block_length, self.name)
         if d.policy == "quota":

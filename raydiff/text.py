@@ -32,6 +32,7 @@ class Tokenizer:
         self._backend.no_padding()
         self._spec = spec
         self._chat_template = chat_template
+        self._template_backend: tokenizers.Tokenizer | None = None
 
     @classmethod
     def load(cls, path_or_name: str | Path) -> Tokenizer:
@@ -113,11 +114,12 @@ class Tokenizer:
             ) from (error)
 
     def _encode_template(self, text: str) -> list[int]:
-        self._backend.encode_special_tokens = False
-        try:
-            return list(self._backend.encode(text, add_special_tokens=False).ids)
-        finally:
-            self._backend.encode_special_tokens = True
+        # a copy of its own, because a flag on the shared one would race between threads
+        if self._template_backend is None:
+            backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
+            backend.encode_special_tokens = False
+            self._template_backend = backend
+        return list(self._template_backend.encode(text, add_special_tokens=False).ids)
 
 
 def _refuse(message: str) -> None:

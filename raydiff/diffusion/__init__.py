@@ -1,1 +1,1 @@
-"""The mathematics of denoising: pure functions over tensors, no model and no device of their own."""
+"""The mathematics of denoising: pure functions over tensors, without model or device."""

@@ -1,0 +1,270 @@
+"""Engine: many requests, one forward at a time. Plan, run, apply.
+
+Single-threaded and without Ray; `EngineLoop` gives it a thread.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from raydiff.config import Device, Dtype, EngineSettings, usable_cores
+from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.device import free_memory_bytes, set_threads
+from raydiff.engine.memory import Budget, Footprint
+from raydiff.engine.plan import DenoisePlan, EncodePlan, Plan
+from raydiff.engine.report import completion_of, request_stats
+from raydiff.engine.runner import Runner
+from raydiff.engine.scheduler import Scheduler
+from raydiff.engine.validation import check_request
+from raydiff.engine.warmup import warm_up_requests
+from raydiff.errors import OutOfMemory, UsageError
+from raydiff.metrics import NullRecorder, Recorder
+from raydiff.models.denoiser import Denoiser
+from raydiff.models.loading import load_denoiser
+from raydiff.request import Completion, Decoding, Event, GenerationRequest, Lane, StepStats
+from raydiff.spec import ModelSpec
+from raydiff.text import Tokenizer
+
+MEMORY_SHARE = 0.5
+"""Share of free memory that requests may take where the settings name no budget."""
+
+
+class Engine:
+    """Requests join and leave between forwards; each row has its own parameters and generator."""
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        tokenizer: Tokenizer,
+        settings: EngineSettings | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.settings = settings or EngineSettings()
+        self.spec: ModelSpec = denoiser.spec
+        self.tokenizer = tokenizer
+        self._recorder: Recorder = recorder or NullRecorder()
+        self._runner = Runner(denoiser)
+        footprint = Footprint(spec=denoiser.spec, dtype_bytes=denoiser.dtype.itemsize)
+        budget = self.settings.memory_budget_bytes or int(
+            free_memory_bytes(denoiser.device) * MEMORY_SHARE
+        )
+        self._scheduler = Scheduler(self.settings, footprint, Budget(budget))
+        self._canvases: dict[str, Canvas] = {}
+        self._events: list[Event] = []
+
+    @classmethod
+    def load(
+        cls,
+        path_or_name: str | Path = "summarizer",
+        *,
+        device: Device = "auto",
+        dtype: Dtype = "auto",
+        settings: EngineSettings | None = None,
+        recorder: Recorder | None = None,
+    ) -> Engine:
+        """Load a checkpoint directory or a bundled model.
+
+        Sets the process's torch threads from the settings or the cores it may use.
+
+        Raises:
+            ModelError: the checkpoint is missing, malformed or of an unknown family.
+        """
+        settings = settings or EngineSettings()
+        set_threads(settings.threads or usable_cores())
+        denoiser = load_denoiser(path_or_name, device=device, dtype=dtype)
+        return cls(denoiser, Tokenizer.load(path_or_name), settings, recorder)
+
+    def request(
+        self,
+        prompt: str | Sequence[int],
+        decoding: Decoding | None = None,
+        *,
+        request_id: str | None = None,
+        lane: Lane = "interactive",
+        stream: bool = False,
+    ) -> GenerationRequest:
+        """Make a request of a text, or of a whole prompt's token ids.
+
+        Raises:
+            DecodingError: a parameter is impossible for this model.
+        """
+        ids = self.tokenizer.prompt_ids(prompt) if isinstance(prompt, str) else tuple(prompt)
+        return GenerationRequest(
+            request_id=request_id or uuid.uuid4().hex,
+            prompt_ids=ids,
+            decoding=self.spec.resolve(decoding or Decoding()),
+            lane=lane,
+            stream=stream,
+        )
+
+    def submit(self, request: GenerationRequest) -> None:
+        """Queue a request; `step` works on it.
+
+        Raises:
+            PromptTooLong, DecodingError, UsageError: it can never run.
+            Overloaded: the lane's queue is full.
+        """
+        if request.request_id in self._canvases:
+            raise UsageError(f"request_id: {request.request_id!r} is in flight already.")
+        check_request(request, self.spec)
+        canvas = Canvas(request, self.spec, self.tokenizer)
+        canvas.submitted_s = time.monotonic()
+        self._scheduler.add(canvas)
+        self._canvases[request.request_id] = canvas
+
+    def cancel(self, request_id: str) -> None:
+        """End a request and free its slot at once; unknown ids are ignored."""
+        canvas = self._canvases.get(request_id)
+        if canvas is not None:
+            canvas.finish("cancelled")
+            self._retire(canvas)
+
+    def has_work(self) -> bool:
+        """Whether `step` has something to do or to report."""
+        return bool(self._events) or self._scheduler.has_work()
+
+    def load_count(self) -> int:
+        """Requests waiting and admitted."""
+        return len(self._canvases)
+
+    def canvases(self) -> list[Canvas]:
+        """Canvases in flight, oldest first, to look at and not to change."""
+        return list(self._canvases.values())
+
+    def step(self) -> list[Event]:
+        """At most one forward; returns what became final since the last call."""
+        planned = self._scheduler.plan()
+        if planned is not None:
+            plan, canvases = planned
+            started = time.monotonic()
+            try:
+                committed = self._run(plan, canvases)
+            except OutOfMemory as error:
+                self._make_room(error)
+            else:
+                self._report(plan, canvases, started, committed)
+        events, self._events = self._events, []
+        return events
+
+    def generate(
+        self, prompts: Sequence[str | Sequence[int]], decoding: Decoding | None = None
+    ) -> list[Completion]:
+        """Generate for all prompts and return their completions in order.
+
+        A prompt that cannot run raises before any is started.
+        """
+        requests = [self.request(prompt, decoding) for prompt in prompts]
+        for request in requests:
+            check_request(request, self.spec)
+        done: dict[str, Completion] = {}
+        for completion in self._drain(requests):
+            done[completion.request_id] = completion
+        return [done[request.request_id] for request in requests]
+
+    def warm_up(self) -> None:
+        """Run every shape bucket once, so that no request pays for the first forward."""
+        recorder, self._recorder = self._recorder, NullRecorder()
+        try:
+            for request in warm_up_requests(self.spec):
+                list(self._drain([request]))
+        finally:
+            self._recorder = recorder
+
+    def _drain(self, requests: Sequence[GenerationRequest]) -> Iterator[Completion]:
+        waiting = iter(requests)
+        left, exhausted = len(requests), False
+        while left:
+            while not exhausted and self.load_count() < self.settings.max_rows * 2:
+                request = next(waiting, None)
+                exhausted = request is None
+                if request is not None:
+                    self.submit(request)
+            for event in self.step():
+                if event.completion is not None:
+                    left -= 1
+                    yield event.completion
+
+    def _run(self, plan: Plan, canvases: list[Canvas]) -> int:
+        now = time.monotonic()
+        for canvas in canvases:
+            if canvas.first_forward_s is None:
+                canvas.first_forward_s = now
+        if isinstance(plan, EncodePlan):
+            self._runner.encode(plan)
+            for canvas in canvases:
+                self._encoded(canvas)
+            return 0
+        return self._denoise(plan, canvases)
+
+    def _encoded(self, canvas: Canvas) -> None:
+        if canvas.state is State.ENCODE_BLOCK:
+            canvas.block_encoded()
+        canvas.state = State.DENOISE
+
+    def _denoise(self, plan: DenoisePlan, canvases: list[Canvas]) -> int:
+        result = self._runner.denoise(plan)
+        for i, canvas in enumerate(canvases):
+            canvas.commit(result.tokens[i], result.commit[i])
+            if canvas.state is State.FINISHED:
+                self._retire(canvas)
+            elif canvas.request.stream:
+                self._emit(canvas)
+        return int(result.commit.sum())
+
+    def _emit(self, canvas: Canvas) -> None:
+        text = canvas.transcript.take()
+        if text:
+            self._mark_first_commit(canvas)
+            self._events.append(Event(request_id=canvas.request_id, text=text))
+
+    def _mark_first_commit(self, canvas: Canvas) -> None:
+        if canvas.first_commit_s is None:
+            canvas.first_commit_s = time.monotonic()
+
+    def _retire(self, canvas: Canvas) -> None:
+        """A canvas is finished: free what it holds, say so, record it."""
+        self._scheduler.remove(canvas)
+        self._runner.release(canvas.request_id)
+        self._canvases.pop(canvas.request_id, None)
+        if canvas.transcript.text:
+            self._mark_first_commit(canvas)
+        completion = completion_of(canvas)
+        event = Event(
+            request_id=canvas.request_id, text=canvas.transcript.take(), completion=completion
+        )
+        self._events.append(event)
+        self._recorder.on_request(request_stats(canvas, completion, time.monotonic()))
+
+    def _make_room(self, error: OutOfMemory) -> None:
+        """Halve the budget and start all admitted rows over; a row that fails alone ends."""
+        active = list(self._scheduler.active)
+        for canvas in active:
+            self._runner.release(canvas.request_id)
+        if len(active) == 1:
+            active[0].finish("error", str(error))
+            self._retire(active[0])
+            return
+        self._scheduler.budget.halve()
+        for canvas in reversed(active):
+            self._scheduler.send_back(canvas)
+
+    def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
+        per_row = (
+            max(map(len, plan.tokens))
+            if isinstance(plan, EncodePlan)
+            else plan.shape.block_length + max(map(len, plan.contexts), default=0)
+        )
+        self._recorder.on_step(
+            StepStats(
+                kind=plan.kind,
+                rows=len(canvases),
+                positions=per_row * len(canvases),
+                forward_s=time.monotonic() - started_s,
+                committed_tokens=committed,
+                queue_depth=self._scheduler.depth(),
+                active_rows=self._scheduler.active_count,
+            )
+        )

@@ -1,0 +1,67 @@
+"""How many bytes a request takes while it is denoised, and how many there are.
+
+Knows no torch: sizes follow from the spec and the dtype's width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raydiff.engine.canvas import Canvas
+from raydiff.spec import ModelSpec
+
+CONTEXT_BUCKETS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+def context_bucket(positions: int) -> int:
+    """The smallest bucket that holds `positions`; beyond the largest, the exact number."""
+    return next((b for b in CONTEXT_BUCKETS if b >= positions), positions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Footprint:
+    """Bytes per position of a model at one dtype."""
+
+    spec: ModelSpec
+    dtype_bytes: int
+
+    @property
+    def cache_bytes_per_position(self) -> int:
+        return self.spec.layers * 2 * self.spec.heads * self.spec.head_dim * self.dtype_bytes
+
+    def request_bytes(self, canvas: Canvas) -> int:
+        """Cache, hidden states and logits that a canvas adds to the engine's peak.
+
+        Logits exist three times over in fp32 (raw, exponentials, sorted); hidden states of one
+        layer and its feed-forward part are about twelve times the model's width.
+        """
+        context = context_bucket(canvas.reserved_context)
+        computed = canvas.block_length if canvas.cached else context + canvas.block_length
+        cache = context * self.cache_bytes_per_position if canvas.cached else 0
+        hidden = max(computed, canvas.prompt_length) * self.spec.hidden_size * 12
+        logits = canvas.block_length * self.spec.vocab_size * 3 * 4
+        return cache + hidden * self.dtype_bytes + logits
+
+
+class Budget:
+    """Bytes that admitted requests may take together."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self.held_bytes = 0
+        self._held: dict[str, int] = {}
+
+    def fits(self, needed_bytes: int) -> bool:
+        """A request alone always fits: only a forward can tell that it does not."""
+        return not self._held or self.held_bytes + needed_bytes <= self.total_bytes
+
+    def hold(self, request_id: str, needed_bytes: int) -> None:
+        self._held[request_id] = needed_bytes
+        self.held_bytes += needed_bytes
+
+    def release(self, request_id: str) -> None:
+        self.held_bytes -= self._held.pop(request_id, 0)
+
+    def halve(self) -> None:
+        """A forward ran out of memory: what was held was too much."""
+        self.total_bytes = max(1, min(self.total_bytes, self.held_bytes) // 2)

@@ -1,0 +1,137 @@
+"""Scheduler: which canvases join, and which of them the next forward advances. Knows no torch.
+
+Requests wait in one queue a lane, interactive before batch. They are admitted while rows and
+bytes last, then alternate between encoding what is new and denoising, so that a stream of
+newcomers delays running rows by at most one forward each time. Among groups of one shape the
+one that has waited longest goes next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from raydiff.config import EngineSettings
+from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.memory import Budget, Footprint, context_bucket
+from raydiff.engine.plan import Plan, Shape
+from raydiff.engine.planning import denoise_plan, encode_plan
+from raydiff.errors import Overloaded
+from raydiff.request import Lane
+
+LANES: tuple[Lane, ...] = ("interactive", "batch")
+
+
+class Scheduler:
+    """Queues, admission and the choice of the next forward."""
+
+    def __init__(self, settings: EngineSettings, footprint: Footprint, budget: Budget) -> None:
+        self._settings = settings
+        self._footprint = footprint
+        self.budget = budget
+        self._waiting: dict[Lane, deque[Canvas]] = {lane: deque() for lane in LANES}
+        self._active: dict[str, Canvas] = {}
+        self._served: dict[Shape, int] = {}
+        self._tick = 0
+        self._encoded_last = False
+
+    def add(self, canvas: Canvas) -> None:
+        """Queue a canvas.
+
+        Raises:
+            Overloaded: its lane's queue is full.
+        """
+        queue = self._waiting[canvas.request.lane]
+        if len(queue) >= self._settings.max_queued:
+            raise Overloaded(
+                f"queue of lane {canvas.request.lane!r}: expected fewer than "
+                f"{self._settings.max_queued} waiting requests. Try again later.",
+                retry_after_s=1.0,
+            )
+        queue.append(canvas)
+
+    @property
+    def active(self) -> Iterable[Canvas]:
+        """Admitted canvases, oldest first."""
+        return self._active.values()
+
+    @property
+    def active_count(self) -> int:
+        return len(self._active)
+
+    def depth(self) -> dict[str, int]:
+        """Requests waiting, by lane."""
+        return {lane: len(queue) for lane, queue in self._waiting.items()}
+
+    def has_work(self) -> bool:
+        return bool(self._active) or any(self._waiting.values())
+
+    def remove(self, canvas: Canvas) -> None:
+        """Forget a canvas, wherever it stands; its bytes are free at once."""
+        if self._active.pop(canvas.request_id, None) is None:
+            queue = self._waiting[canvas.request.lane]
+            if canvas in queue:
+                queue.remove(canvas)
+        self.budget.release(canvas.request_id)
+
+    def send_back(self, canvas: Canvas) -> None:
+        """Return an admitted canvas to the head of its queue, to start over."""
+        self.remove(canvas)
+        canvas.reset()
+        self._waiting[canvas.request.lane].appendleft(canvas)
+
+    def plan(self) -> tuple[Plan, list[Canvas]] | None:
+        """The next forward and its canvases in the plan's row order; `None` without work."""
+        self._admit()
+        if not self._active:
+            return None
+        self._tick += 1
+        encode = self._encode_rows() if not (self._encoded_last and self._can_denoise()) else []
+        self._encoded_last = bool(encode)
+        if encode:
+            return encode_plan(encode, self._shape(encode[0])), encode
+        shape, rows = self._denoise_rows()
+        self._served[shape] = self._tick
+        return denoise_plan(rows, shape), rows
+
+    def _admit(self) -> None:
+        for lane in LANES:
+            queue = self._waiting[lane]
+            while queue and len(self._active) < self._settings.max_rows:
+                needed = self._footprint.request_bytes(queue[0])
+                if not self.budget.fits(needed):
+                    return  # nothing overtakes the oldest, or it would never fit
+                canvas = queue.popleft()
+                self.budget.hold(canvas.request_id, needed)
+                canvas.state = State.ENCODE_PROMPT if canvas.cached else State.DENOISE
+                self._active[canvas.request_id] = canvas
+
+    def _shape(self, canvas: Canvas) -> Shape:
+        if canvas.cached:
+            bucket = context_bucket(canvas.reserved_context)
+            return Shape(context=bucket, block_length=canvas.block_length)
+        return Shape(context=0, block_length=canvas.block_length)
+
+    def _in_state(self, state: State) -> Iterator[Canvas]:
+        return (c for c in self._active.values() if c.state is state)
+
+    def _can_denoise(self) -> bool:
+        return any(self._in_state(State.DENOISE))
+
+    def _encode_rows(self) -> list[Canvas]:
+        """Finished blocks first, since their rows already hold memory; then new prompts."""
+        for state in (State.ENCODE_BLOCK, State.ENCODE_PROMPT):
+            first = next(self._in_state(state), None)
+            if first is not None:
+                same = [c for c in self._in_state(state) if self._shape(c) == self._shape(first)]
+                # like lengths together: a row is padded to the longest beside it
+                same.sort(key=lambda c: abs(c.prompt_length - first.prompt_length))
+                return same[: self._settings.max_prefill_rows]
+        return []
+
+    def _denoise_rows(self) -> tuple[Shape, list[Canvas]]:
+        groups: dict[Shape, list[Canvas]] = {}
+        for canvas in self._in_state(State.DENOISE):
+            groups.setdefault(self._shape(canvas), []).append(canvas)
+        shape = min(groups, key=lambda s: self._served.get(s, 0))
+        return shape, groups[shape]

@@ -1,0 +1,20 @@
+"""Requests that make every shape bucket run once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from raydiff.engine.memory import CONTEXT_BUCKETS
+from raydiff.request import Decoding, GenerationRequest
+from raydiff.spec import ModelSpec
+
+
+def warm_up_requests(spec: ModelSpec) -> Iterator[GenerationRequest]:
+    """One two-forward request for each context bucket that the model's prompts can reach."""
+    lengths = {min(bucket, spec.max_prompt_tokens) for bucket in CONTEXT_BUCKETS}
+    token = spec.end_ids[0]
+    decoding = spec.resolve(Decoding(max_tokens=1, policy="quota", steps=1))
+    for length in sorted(lengths):
+        yield GenerationRequest(
+            request_id=f"warm-up-{length}", prompt_ids=(token,) * length, decoding=decoding
+        )
