@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +45,36 @@ def ray_cluster() -> Iterator[dict[str, Any]]:
     finally:
         ray.shutdown()
         shutil.rmtree(temp_dir, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a tiny model with random weights, of the bundled model's format."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    from raydiff.train.checkpoint import save_start
+    from raydiff.train.tokenizer import CONTEXT_TOKENS, END_ID, PAD_ID, train_tokenizer
+
+    folder = tmp_path_factory.mktemp("tiny")
+    words = "a small library to read and write many files of data with tools for the web"
+    tokenizer = train_tokenizer([words], vocab_size=320)
+    config = BertConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=CONTEXT_TOKENS,
+        pad_token_id=PAD_ID,
+        initializer_range=0.3,
+    )
+    torch.manual_seed(0)
+    model = BertForMaskedLM(config)
+    with torch.no_grad():
+        model.cls.predictions.bias[END_ID] += 3.0  # so that texts end, early and late
+    save_start(folder, tokenizer, model)
+    return folder
 
 
 def pytest_sessionfinish() -> None:

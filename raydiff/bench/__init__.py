@@ -1,0 +1,1 @@
+"""Measurements: the engine against plain references, the whole path, step sweeps, reports."""

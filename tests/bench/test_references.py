@@ -1,0 +1,60 @@
+"""The plain reference obeys the engine's rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from raydiff.bench.references import Recompute
+from raydiff.engine import Engine
+from raydiff.request import Decoding
+
+DOCUMENTS = (
+    "A small library to read files.",
+    "Tools for the web, with many files of data: read and write them.",
+    "x",
+    "Write data with a library " * 9,
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_checkpoint: Path) -> Engine:
+    return Engine.load(tiny_checkpoint, device="cpu", dtype="fp32")
+
+
+@pytest.fixture(scope="module")
+def recompute(tiny_checkpoint: Path) -> Recompute:
+    return Recompute(str(tiny_checkpoint), device=torch.device("cpu"), dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        Decoding(steps=16),
+        Decoding(steps=5),
+        Decoding(threshold=0.3),
+        Decoding(threshold=0.0),
+        Decoding(steps=8, max_tokens=50),
+        Decoding(steps=4, max_tokens=29, block_length=8),
+    ],
+    ids=lambda d: f"{d.policy or ''}{d.steps}-{d.threshold}-{d.max_tokens}-{d.block_length}",
+)
+def test_recomputing_everything_writes_the_engines_tokens(
+    engine: Engine, recompute: Recompute, decoding: Decoding
+) -> None:
+    prompts = [engine.tokenizer.prompt_ids(text) for text in DOCUMENTS]
+    completions = engine.generate(prompts, decoding)
+    assert recompute.generate(prompts, decoding) == [c.token_ids for c in completions]
+    assert len({c.token_ids for c in completions}) > 1, "the test model tells documents apart"
+
+
+def test_a_batch_takes_as_many_forwards_as_its_slowest_row(
+    engine: Engine, recompute: Recompute
+) -> None:
+    prompts = [engine.tokenizer.prompt_ids(text) for text in DOCUMENTS]
+    completions = engine.generate(prompts, Decoding(steps=16))
+    before = recompute.forwards
+    recompute.generate(prompts, Decoding(steps=16))
+    assert recompute.forwards - before == max(c.usage.forwards for c in completions)
