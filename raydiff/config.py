@@ -104,11 +104,13 @@ class CorpusSettings(Settings):
     shard_rows: int = Field(256, ge=1)
     replicas: int | None = Field(None, ge=1)
     """Replicas when the run starts its own app; `None` means one per two cores."""
-    workers: int = Field(2, ge=1)
-    """Async workers that stream shards to the replicas."""
+    workers: int | None = Field(None, ge=1)
+    """Async workers that stream shards to the replicas; `None` means one per replica."""
+    shards_in_flight: int = Field(2, ge=1)
+    """Shards that one worker has in hand at a time."""
     documents_per_call: int = Field(16, ge=1)
     calls_in_flight: int = Field(4, ge=1)
-    """Calls that one shard keeps in flight."""
+    """Calls that a worker keeps in flight for each shard in hand."""
     call_timeout_s: float = Field(300.0, gt=0)
     max_attempts: int = Field(3, ge=1)
     """Attempts per document before it becomes an error row."""
