@@ -50,8 +50,9 @@ class EngineLoop:
             self._thread.join(timeout_s)
 
     def alive(self) -> bool:
-        """Whether the thread runs."""
-        return self._thread.is_alive()
+        """Whether the thread runs and takes requests."""
+        refuses = self._stopping or self._failure is not None
+        return self._thread.is_alive() and not refuses
 
     def load(self) -> int:
         """Requests submitted and not finished."""
