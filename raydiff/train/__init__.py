@@ -1,0 +1,1 @@
+"""Training of the bundled summariser: corpus, tokenizer, objective, trainer, evaluation."""
