@@ -1,0 +1,153 @@
+"""A run directory opened for writing: new or continued, locked, its committed shards known.
+
+plan.parquet             the shards, and the fingerprint of the run they belong to
+part-*.parquet           one per committed shard: the summaries
+errors/*.parquet         failed documents of the shards that have some
+_run.json                the report
+_SUCCESS                 written last
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from raydiff.config import CorpusSettings
+from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
+from raydiff.corpus.files import TEMP_PREFIX, DirectoryLock, Folder, local_path
+from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
+from raydiff.corpus.inputs import Inputs, read_inputs
+from raydiff.corpus.plan import PLAN_NAME, Shard, load_plan, make_plan, save_plan
+from raydiff.errors import InputError, RunConflict, UsageError
+from raydiff.request import Decoding
+from raydiff.spec import load_spec
+
+REPORT_NAME = "_run.json"
+SUCCESS_NAME = "_SUCCESS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDirectory:
+    """What is to be done, what is done, and where."""
+
+    settings: CorpusSettings
+    decoding: Decoding
+    """Resolved for the model, without a seed."""
+    inputs: Inputs
+    folder: Folder
+    fingerprint: dict[str, Any]
+    shards: tuple[Shard, ...]
+    committed: dict[str, Part]
+    """Parts that were there when the directory was opened, by shard id."""
+
+    @property
+    def pending(self) -> list[Shard]:
+        """Shards still to be summarised, in input order."""
+        return [shard for shard in self.shards if shard.shard_id not in self.committed]
+
+    @property
+    def finished(self) -> bool:
+        """Whether an earlier start of the run got to its end."""
+        return not self.pending and self.folder.exists(SUCCESS_NAME)
+
+    def write_report(self, report: dict[str, Any]) -> None:
+        """Replace `_run.json`."""
+        text = json.dumps(report, indent=1, ensure_ascii=False)
+        self.folder.put(REPORT_NAME, text.encode() + b"\n")
+
+    def saved_report(self) -> dict[str, Any]:
+        """The report of an earlier start; empty if there is none that can be read."""
+        try:
+            report = json.loads(self.folder.read(REPORT_NAME))
+        except (OSError, ValueError):
+            return {}
+        return report if isinstance(report, dict) else {}
+
+
+@contextmanager
+def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirectory]:
+    """Check everything that can be checked before work starts, then plan or reload the plan.
+
+    Raises:
+        InputError: a path, a file or a column of the input cannot be used.
+        RunConflict: the output directory holds something else, or is in use.
+        DecodingError: the model cannot decode that way.
+        ModelError: there is no such model.
+    """
+    resolved = load_spec(settings.model).resolve(replace(decoding, seed=None))
+    inputs = read_inputs(
+        settings.input,
+        text=settings.text_column,
+        id_column=settings.id_column,
+        passed=settings.pass_columns,
+    )
+    fingerprint = make_fingerprint(settings, inputs, resolved, model_digest(settings.model))
+    folder = Folder(_output_path(settings, inputs))
+    folder.make()
+    with DirectoryLock(folder):
+        shards = _plan(folder, settings, inputs, fingerprint)
+        folder.make(ERRORS_FOLDER)
+        for under in ("", ERRORS_FOLDER):
+            folder.remove_leftovers(under)
+        run = RunDirectory(
+            settings=settings,
+            decoding=resolved,
+            inputs=inputs,
+            folder=folder,
+            fingerprint=fingerprint,
+            shards=tuple(shards),
+            committed=_committed(folder, shards),
+        )
+        if run.pending:
+            folder.delete(SUCCESS_NAME)
+        yield run
+
+
+def _output_path(settings: CorpusSettings, inputs: Inputs) -> Path:
+    path = local_path(settings.output, "output")
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"output: {path} is a file; expected a directory.", "output")
+    source = local_path(settings.input, "input").resolve()
+    target = path.resolve()
+    if source.is_dir() and (target == source or source in target.parents):
+        message = f"output: {path} lies inside the input {source}; its files would become input."
+        raise InputError(message, "output")
+    return path
+
+
+def _plan(
+    folder: Folder, settings: CorpusSettings, inputs: Inputs, fingerprint: dict[str, Any]
+) -> list[Shard]:
+    if folder.exists(PLAN_NAME):
+        shards, saved = load_plan(folder)
+        require_same(saved, fingerprint, str(folder.root))
+        return shards
+    _require_empty(folder)
+    shards = make_plan(inputs.files, settings.shard_rows)
+    save_plan(folder, shards, fingerprint)
+    return shards
+
+
+def _require_empty(folder: Folder) -> None:
+    names = sorted(p.name for p in folder.root.iterdir() if not p.name.startswith(TEMP_PREFIX))
+    if names:
+        raise RunConflict(
+            f"output: {folder.root} is not empty ({names[0]}) and holds no raydiff run. "
+            "Choose an empty or a new directory.",
+            "output",
+        )
+
+
+def _committed(folder: Folder, shards: list[Shard]) -> dict[str, Part]:
+    planned = {shard.shard_id: shard for shard in shards}
+    committed = settle_parts(folder)
+    for part in committed.values():
+        shard = planned.get(part.shard_id)
+        if shard is None or part.rows + part.errors != shard.rows:
+            message = f"output: {folder.path(part.name)} is not a part of this run's plan."
+            raise RunConflict(message, "output")
+    return committed

@@ -1,0 +1,133 @@
+"""What makes a run this run: input, columns, model, decoding, seed, shard size.
+
+Two runs with one fingerprint write the same rows, so one may continue the other. Anything else
+in the same directory is refused, with the difference named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from raydiff.config import CorpusSettings
+from raydiff.corpus.inputs import Columns, Inputs
+from raydiff.errors import RunConflict
+from raydiff.request import Decoding
+from raydiff.spec import model_path
+
+_WHOLE_BYTES = 256 * 2**20
+_EDGE_BYTES = 2**20
+_NAMED = 3
+
+
+def make_fingerprint(
+    settings: CorpusSettings, inputs: Inputs, decoding: Decoding, model_digest: str
+) -> dict[str, Any]:
+    """The fingerprint as JSON values. `decoding` is resolved, so defaults count by value.
+
+    Files are known by relative name, size and footer: moving or touching the input changes
+    nothing, rewriting it does.
+    """
+    return {
+        "files": {
+            f.name: f"{f.rows} rows, {f.size_bytes} bytes, footer {f.footer_digest}"
+            for f in inputs.files
+        },
+        "columns": _columns(inputs.columns),
+        "model": model_digest,
+        "decoding": {name: _plain(value) for name, value in asdict(decoding).items()},
+        "seed": settings.seed,
+        "shard_rows": settings.shard_rows,
+    }
+
+
+def _columns(columns: Columns) -> dict[str, Any]:
+    return {"text": columns.text, "id": columns.id, "passed": list(columns.passed)}
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def model_digest(path_or_name: str) -> str:
+    """A hash over the names and contents of a checkpoint's files.
+
+    Of files above 256 MiB it takes the size, the first and the last MiB.
+
+    Raises:
+        ModelError: there is no such checkpoint.
+    """
+    digest = blake2b(digest_size=16)
+    path = model_path(path_or_name)
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        relative = file.relative_to(path)
+        if relative.suffix == ".md" or any(part.startswith(".") for part in relative.parts):
+            continue
+        digest.update(f"{relative}\0{file.stat().st_size}\0".encode())
+        _update(digest, file)
+    return digest.hexdigest()
+
+
+def _update(digest: Any, file: Path) -> None:
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        if size <= _WHOLE_BYTES:
+            while block := stream.read(_EDGE_BYTES):
+                digest.update(block)
+            return
+        digest.update(stream.read(_EDGE_BYTES))
+        stream.seek(size - _EDGE_BYTES)
+        digest.update(stream.read())
+
+
+def require_same(saved: Mapping[str, Any], current: Mapping[str, Any], output: str) -> None:
+    """Refuse to continue a run under another fingerprint.
+
+    Raises:
+        RunConflict: they differ; the message says in what.
+    """
+    differences = describe_differences(saved, current)
+    if differences:
+        raise RunConflict(
+            f"output: {output} holds another run: {'; '.join(differences)}. "
+            "Choose another output directory, or repeat that run's input and options.",
+            "output",
+        )
+
+
+def describe_differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -> list[str]:
+    """One phrase for each thing in which two fingerprints differ."""
+    phrases: list[str] = []
+    for key in sorted({*saved, *current}):
+        old, new = saved.get(key), current.get(key)
+        if old == new:
+            continue
+        if key == "files":
+            phrases += _file_differences(old or {}, new or {})
+        elif isinstance(old, dict) and isinstance(new, dict):
+            phrases += [
+                f"{key}.{name} was {old.get(name)!r}, now {new.get(name)!r}"
+                for name in sorted({*old, *new})
+                if old.get(name) != new.get(name)
+            ]
+        else:
+            phrases.append(f"{key} was {old!r}, now {new!r}")
+    return phrases
+
+
+def _file_differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    groups = {
+        "added": sorted(new.keys() - old.keys()),
+        "removed": sorted(old.keys() - new.keys()),
+        "changed": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
+    }
+    return [f"input files {what}: {_some(names)}" for what, names in groups.items() if names]
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    rest = len(names) - _NAMED
+    return f"{shown} and {rest} more" if rest > 0 else shown

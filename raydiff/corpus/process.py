@@ -1,0 +1,182 @@
+"""One shard from its file to its commit. Knows asyncio, not Ray: the model is a Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from raydiff.corpus.commit import Totals, commit_shard
+from raydiff.corpus.files import Folder
+from raydiff.corpus.inputs import Columns
+from raydiff.corpus.plan import Shard
+from raydiff.corpus.reading import CorruptRows, Rejected, ShardReader, decode_texts
+from raydiff.corpus.rows import output_tables
+from raydiff.corpus.work import Ask, ShardWork, WorkSettings
+from raydiff.errors import ClusterError, RaydiffError
+from raydiff.request import Completion, GenerationRequest
+from raydiff.text import Tokenizer
+
+_TELLING = 4
+"""From this many documents on, a shard in which none got through is the service's fault."""
+
+
+class Generator(Protocol):
+    """What summarises: `raydiff.client.Client`, or a test's stand-in."""
+
+    async def generate(
+        self, requests: Sequence[GenerationRequest], *, timeout_s: float
+    ) -> list[Completion]:
+        """Completions in the order of the requests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardReport:
+    """What a worker tells the driver of a committed shard: one small record."""
+
+    shard_id: str
+    rows: int
+    errors: int
+    totals: Totals
+    started_s: float
+    """Unix time at which reading began."""
+    finished_s: float
+    """Unix time of the commit."""
+
+    def to_json(self) -> str:
+        """As a string, which crosses Ray Data without a schema of its own."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ShardReport:
+        """The inverse of `to_json`."""
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**{**fields, "totals": Totals(**fields["totals"])})
+
+
+class ShardProcessor:
+    """Summarises and commits shards; several may run at once on one event loop.
+
+    All shards share the calls in flight. A shard queues all its calls at once and the semaphore
+    is first come, first served, so the next shard's calls fill in as this one's run out and the
+    replicas stay busy across the boundary.
+    """
+
+    def __init__(
+        self,
+        *,
+        input_root: Path,
+        output: Folder,
+        columns: Columns,
+        tokenizer: Tokenizer,
+        generator: Generator,
+        settings: WorkSettings,
+        calls_in_flight: int,
+        call_timeout_s: float,
+    ) -> None:
+        self._reader = ShardReader(input_root, columns)
+        self._output = output
+        self._columns = columns
+        self._tokenizer = tokenizer
+        self._generator = generator
+        self._settings = settings
+        self._calls = asyncio.Semaphore(calls_in_flight)
+        self._call_timeout_s = call_timeout_s
+
+    async def process(self, shard: Shard) -> ShardReport:
+        """Take a shard to its commit.
+
+        Raises:
+            ClusterError: the service is gone, or fails every document.
+            InputError: the input is gone or has changed since the plan.
+        """
+        started_s = time.time()
+        work, carried = await asyncio.to_thread(self._begin, shard)
+        while calls := work.next_calls():
+            await self._send_all(work, calls)
+        _require_service(work, shard)
+        return await asyncio.to_thread(self._finish, shard, work, carried, started_s)
+
+    def _begin(self, shard: Shard) -> tuple[ShardWork, pa.Table]:
+        try:
+            table = self._reader.read(shard)
+            texts = decode_texts(table.column(self._columns.text))
+        except CorruptRows as error:
+            table = self._placeholder(shard)
+            texts = [Rejected(error_type="CorruptRows", message=str(error))] * shard.rows
+        rows = range(shard.row_start, shard.row_start + shard.rows)
+        by_row = dict(zip(rows, texts, strict=True))
+        work = ShardWork(shard.shard_id, shard.file, by_row, self._tokenizer, self._settings)
+        return work, table.select(list(dict.fromkeys(self._columns.carried)))
+
+    def _placeholder(self, shard: Shard) -> pa.Table:
+        """Rows of nulls: the identity of a row that cannot be read is its file and index."""
+        schema = self._reader.schema(shard)
+        return pa.table([pa.nulls(shard.rows, f.type) for f in schema], schema=schema)
+
+    async def _send_all(self, work: ShardWork, calls: Sequence[Sequence[Ask]]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(self._send(work, call))
+        except* RaydiffError as failures:
+            raise failures.exceptions[0] from failures
+
+    async def _send(self, work: ShardWork, call: Sequence[Ask]) -> None:
+        async with self._calls:
+            asks = [ask for ask in call if work.wanted(ask)]
+            if not asks:
+                return
+            requests = [work.request(ask) for ask in asks]
+            try:
+                completions = await self._generator.generate(
+                    requests, timeout_s=self._call_timeout_s
+                )
+                pairs = list(zip(asks, completions, strict=True))
+            except Exception as error:
+                # Whatever a replica raises must cost these documents at most, not the run.
+                for ask in asks:
+                    work.fail(ask, type(error).__name__, _one_line(error), by_service=True)
+                return
+        for ask, completion in pairs:
+            work.succeed(ask, completion)
+
+    def _finish(
+        self, shard: Shard, work: ShardWork, carried: pa.Table, started_s: float
+    ) -> ShardReport:
+        good, bad = output_tables(shard, self._columns, carried, work.summaries, work.failures)
+        part = commit_shard(self._output, shard, good, bad, work.totals)
+        return ShardReport(
+            shard_id=shard.shard_id,
+            rows=part.rows,
+            errors=part.errors,
+            totals=work.totals,
+            started_s=started_s,
+            finished_s=time.time(),
+        )
+
+
+def _require_service(work: ShardWork, shard: Shard) -> None:
+    """Do not commit a shard as failed when it is the service that failed."""
+    sent = [f for f in work.failures.values() if f.attempts]
+    if work.summaries or len(sent) < _TELLING:
+        return
+    if all(failure.by_service for failure in sent):
+        last = sent[-1]
+        raise ClusterError(
+            f"all {len(sent)} documents of shard {shard.shard_id} failed after {last.attempts} "
+            f"attempts, the last with {last.error_type}: {last.message} The shard is not "
+            "committed; run the same command again once the service is well."
+        )
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error) if isinstance(error, RaydiffError) else f"{error!r}"
+    lines = text.strip().splitlines()
+    return lines[-1][:500] if lines else type(error).__name__

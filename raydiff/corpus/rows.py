@@ -1,0 +1,83 @@
+"""The output rows: one input row is one row of the summaries or one of the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from raydiff.corpus.inputs import GENERATED_ID, Columns
+from raydiff.corpus.plan import Shard
+from raydiff.corpus.work import Failure, Summary
+
+
+def output_tables(
+    shard: Shard,
+    columns: Columns,
+    carried: pa.Table,
+    summaries: Mapping[int, Summary],
+    failures: Mapping[int, Failure],
+) -> tuple[pa.Table, pa.Table]:
+    """The shard's summary rows and error rows, in input order.
+
+    `carried` has the input columns that go to the output, one row per row of the shard. Keys are
+    row indices in the file; the two sets are disjoint and cover the shard.
+    """
+    done = sorted(summaries)
+    failed = sorted(failures)
+    good = _identity(shard, columns, carried, done)
+    for name in columns.passed:
+        good = good.append_column(carried.schema.field(name), _take(shard, carried, name, done))
+    results = [summaries[row] for row in done]
+    for name, kind, values in _summary_columns(results):
+        good = good.append_column(pa.field(name, kind), pa.array(values, kind))
+    bad = _identity(shard, columns, carried, failed)
+    for name, kind, values in _failure_columns([failures[row] for row in failed]):
+        bad = bad.append_column(pa.field(name, kind), pa.array(values, kind))
+    return good, bad
+
+
+_Column = tuple[str, pa.DataType, Sequence[object]]
+
+
+def _summary_columns(results: Sequence[Summary]) -> list[_Column]:
+    return [
+        ("summary", pa.string(), [r.text for r in results]),
+        ("finish_reason", pa.string(), [r.finish_reason for r in results]),
+        ("prompt_tokens", pa.int64(), [r.totals.prompt_tokens for r in results]),
+        ("completion_tokens", pa.int64(), [r.totals.completion_tokens for r in results]),
+        ("forwards", pa.int64(), [r.totals.forwards for r in results]),
+        ("chunks", pa.int64(), [r.chunks for r in results]),
+    ]
+
+
+def _failure_columns(failures: Sequence[Failure]) -> list[_Column]:
+    return [
+        ("error_type", pa.string(), [f.error_type for f in failures]),
+        ("error_message", pa.string(), [f.message for f in failures]),
+        ("attempts", pa.int64(), [f.attempts for f in failures]),
+    ]
+
+
+def _identity(shard: Shard, columns: Columns, carried: pa.Table, rows: Sequence[int]) -> pa.Table:
+    ids: Any
+    id_field: pa.Field[Any]
+    if columns.id is None:
+        ids = pa.array([f"{shard.file}:{row}" for row in rows], pa.string())
+        id_field = pa.field(GENERATED_ID, pa.string())
+    else:
+        ids = _take(shard, carried, columns.id, rows)
+        id_field = carried.schema.field(columns.id)
+    files = pa.array([shard.file] * len(rows), pa.string())
+    named: list[pa.Field[Any]] = [
+        id_field,
+        pa.field("source_file", pa.string()),
+        pa.field("source_row", pa.int64()),
+    ]
+    return pa.table([ids, files, pa.array(rows, pa.int64())], schema=pa.schema(named))
+
+
+def _take(shard: Shard, carried: pa.Table, name: str, rows: Sequence[int]) -> pa.ChunkedArray[Any]:
+    places = pa.array([row - shard.row_start for row in rows], pa.int64())
+    return carried.column(name).take(places)

@@ -1,0 +1,208 @@
+"""The documents of one shard on their way through the model: pure bookkeeping, no I/O.
+
+Rounds: `next_calls` says what to send now, `succeed` and `fail` take what came of it. A document
+longer than the model's context is cut into overlapping chunks; their summaries are summarised
+again until one is left. A request that fails is sent again alone, so that it cannot take its
+neighbours down twice, and after `max_attempts` its document has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from raydiff.corpus.commit import Totals
+from raydiff.corpus.reading import Rejected
+from raydiff.request import Completion, Decoding, FinishReason, GenerationRequest
+from raydiff.text import Tokenizer, split_into_chunks
+
+_OVERLAP = 8
+"""Chunks share one part in this many of their tokens with the next."""
+_MAX_LEVELS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One request on behalf of a document."""
+
+    row: int
+    level: int
+    """0 for the document's own text, 1 and up for merges."""
+    chunk: int
+    prompt_ids: tuple[int, ...]
+    attempts: int = 0
+    """How often it was sent without success."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A summarised document. Token counts and forwards add up all its requests."""
+
+    text: str
+    finish_reason: FinishReason
+    totals: Totals
+    chunks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A failed document."""
+
+    error_type: str
+    message: str
+    attempts: int
+    by_service: bool = False
+    """Whether the call as a whole failed, rather than the model on this document."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkSettings:
+    """What the requests of a run have in common."""
+
+    decoding: Decoding
+    """Resolved; the seed is replaced row by row."""
+    seed: int
+    documents_per_call: int
+    max_attempts: int
+
+
+@dataclass
+class _Document:
+    level: int = 0
+    chunks: int = 0
+    texts: dict[int, str | None] = field(default_factory=dict)
+    """Summaries of this level's chunks; `None` while one is missing."""
+    totals: Totals = field(default_factory=Totals)
+
+
+class ShardWork:
+    """Takes a shard's texts to summaries and failures, one of them per row."""
+
+    def __init__(
+        self,
+        shard_id: str,
+        file: str,
+        texts: Mapping[int, str | Rejected],
+        tokenizer: Tokenizer,
+        settings: WorkSettings,
+    ) -> None:
+        """`texts` has the document or its rejection by row index in the file."""
+        self.summaries: dict[int, Summary] = {}
+        self.failures: dict[int, Failure] = {}
+        self._shard_id = shard_id
+        self._file = file
+        self._tokenizer = tokenizer
+        self._settings = settings
+        self._documents: dict[int, _Document] = {}
+        self._round: list[Ask] = []
+        self._begin(texts)
+
+    @property
+    def totals(self) -> Totals:
+        """Cost of all finished documents, failed ones included."""
+        return sum((d.totals for d in self._documents.values()), Totals())
+
+    def next_calls(self) -> list[list[Ask]]:
+        """What to send now, longest prompts first and like beside like; empty when done."""
+        asks, self._round = self._round, []
+        asks.sort(key=lambda ask: len(ask.prompt_ids), reverse=True)
+        fresh = [ask for ask in asks if not ask.attempts]
+        size = self._settings.documents_per_call
+        calls = [fresh[i : i + size] for i in range(0, len(fresh), size)]
+        return calls + [[ask] for ask in asks if ask.attempts]
+
+    def wanted(self, ask: Ask) -> bool:
+        """Whether the ask's document can still be summarised."""
+        return ask.row not in self.failures
+
+    def request(self, ask: Ask) -> GenerationRequest:
+        """The request of an ask. Its id is stable; so is its seed, even when sent again."""
+        place = f"{ask.row}/{ask.level}/{ask.chunk}"
+        identity = f"{self._settings.seed}\0{self._file}\0{place}".encode()
+        digest = blake2b(identity, digest_size=8).digest()
+        seed = int.from_bytes(digest, "big") >> 1
+        return GenerationRequest(
+            request_id=f"{self._shard_id}/{place}",
+            prompt_ids=ask.prompt_ids,
+            decoding=replace(self._settings.decoding, seed=seed),
+            lane="batch",
+        )
+
+    def succeed(self, ask: Ask, completion: Completion) -> None:
+        """Take a completion; one that ended in error counts as a failure."""
+        document = self._documents[ask.row]
+        usage = completion.usage
+        document.totals += Totals(
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            forwards=usage.forwards,
+        )
+        if completion.finish_reason in ("error", "cancelled"):
+            message = completion.error or f"The request was {completion.finish_reason}."
+            self.fail(ask, "EngineError", message)
+            return
+        document.texts[ask.chunk] = completion.text.strip()
+        texts = document.texts.values()
+        if self.wanted(ask) and all(text is not None for text in texts):
+            self._end_level(ask.row, [t for t in texts if t], completion.finish_reason)
+
+    def fail(self, ask: Ask, error_type: str, message: str, *, by_service: bool = False) -> None:
+        """Take a failure: send again, or give the document up."""
+        if not self.wanted(ask):
+            return
+        attempts = ask.attempts + 1
+        if attempts < self._settings.max_attempts:
+            self._round.append(replace(ask, attempts=attempts))
+        else:
+            self.failures[ask.row] = Failure(
+                error_type=error_type, message=message, attempts=attempts, by_service=by_service
+            )
+            self._round = [other for other in self._round if other.row != ask.row]
+
+    def _begin(self, texts: Mapping[int, str | Rejected]) -> None:
+        good = {row: text for row, text in texts.items() if isinstance(text, str)}
+        for row, reason in texts.items():
+            self._documents[row] = _Document()
+            if isinstance(reason, Rejected):
+                self.failures[row] = Failure(
+                    error_type=reason.error_type, message=reason.message, attempts=0
+                )
+        encoded = self._tokenizer.encode_batch(list(good.values()))
+        for (row, text), ids in zip(good.items(), encoded, strict=True):
+            pieces = [ids] if len(ids) <= self._tokenizer.max_text_tokens else self._cut(text)
+            self._documents[row].chunks = len(pieces)
+            self._ask(row, pieces)
+
+    def _cut(self, text: str) -> list[list[int]]:
+        limit = self._tokenizer.max_text_tokens
+        pieces = split_into_chunks(self._tokenizer, text, limit, limit // _OVERLAP)
+        encoded = self._tokenizer.encode_batch([piece for piece in pieces if piece.strip()])
+        # A piece cut out of its surroundings may tokenise to a few tokens more.
+        return [ids[:limit] for ids in encoded]
+
+    def _ask(self, row: int, pieces: Iterable[Sequence[int]]) -> None:
+        document = self._documents[row]
+        document.texts = {}
+        for chunk, ids in enumerate(pieces):
+            document.texts[chunk] = None
+            prompt = self._tokenizer.wrap(ids)
+            self._round.append(Ask(row=row, level=document.level, chunk=chunk, prompt_ids=prompt))
+
+    def _end_level(self, row: int, texts: list[str], finish_reason: FinishReason) -> None:
+        document = self._documents[row]
+        if len(texts) <= 1:
+            self.summaries[row] = Summary(
+                text=texts[0] if texts else "",
+                finish_reason=finish_reason,
+                totals=document.totals,
+                chunks=document.chunks,
+            )
+            return
+        joined = "\n".join(texts)
+        pieces = self._cut(joined)
+        document.level += 1
+        if len(pieces) >= len(texts) or document.level >= _MAX_LEVELS:
+            # Summaries as long as what they summarise never come down to one: keep the beginning.
+            pieces = pieces[:1]
+        self._ask(row, pieces)
