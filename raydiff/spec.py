@@ -67,20 +67,27 @@ class ModelSpec:
         policy = decoding.policy
         if policy is None:
             policy = _implied_policy(decoding) or self.defaults.policy or "quota"
+        block_length = _or(decoding.block_length, self.defaults.block_length, self.block_length)
         filled = replace(
             decoding,
             policy=policy,
-            max_tokens=_or(decoding.max_tokens, self.defaults.max_tokens),
+            max_tokens=_or(decoding.max_tokens, self.defaults.max_tokens, self.max_new_tokens),
             temperature=_or(decoding.temperature, self.defaults.temperature, 0.0),
-            steps=_or(decoding.steps, self.defaults.steps if policy == "quota" else None),
+            steps=_or(decoding.steps, self._default_steps(policy, block_length)),
             threshold=_or(decoding.threshold, self.defaults.threshold, 0.9)
             if policy == "threshold"
             else None,
-            block_length=_or(decoding.block_length, self.defaults.block_length, self.block_length),
+            block_length=block_length,
             cache=_or(decoding.cache, self.defaults.cache, "auto"),
         )
         self._check(filled)
         return filled
+
+    def _default_steps(self, policy: str, block_length: int) -> int | None:
+        """A shorter block than the model's takes no more steps than it has positions."""
+        if policy != "quota":
+            return None
+        return min(self.defaults.steps or self.block_length, block_length)
 
     def _check(self, d: Decoding) -> None:
         assert d.max_tokens is not None

@@ -55,7 +55,8 @@ class Runner:
         """Free the row of a request, if it has one."""
         for shape, slab in self._slabs.items():
             if request_id in slab:
-                slab.release(request_id)
+                with torch.inference_mode():
+                    slab.release(request_id)
                 if not len(slab):
                     del self._slabs[shape]
                 return
