@@ -1,0 +1,123 @@
+"""`raydiff serve`: the HTTP endpoint, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from raydiff.errors import UsageError, invalid
+
+if TYPE_CHECKING:
+    from raydiff.config import AppSettings, Settings
+    from raydiff.launch import RunningApp
+
+AnySettings = TypeVar("AnySettings", bound="Settings")
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser("serve", help="serve an OpenAI-compatible HTTP endpoint")
+    parser.add_argument("--model", help="bundled name or directory (summarizer)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8000, help="port; 0 picks a free one (8000)")
+    parser.add_argument("--metrics-port", type=int, help="port of the metrics to scrape (random)")
+    parser.add_argument("--replicas", type=int, help="replicas of the model (1)")
+    parser.add_argument("--threads", type=int, help="CPU threads of each replica (1)")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="YAML with the arguments of build_app"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal; both Ctrl-C and SIGTERM end it with status 0."""
+    from raydiff.config import ServeSettings
+
+    settings = app_settings(args)
+    endpoint = _validated(ServeSettings, {"host": args.host, "port": args.port})
+    port = args.metrics_port
+    if port is not None and not 1 <= port <= 65535:
+        raise UsageError(invalid("--metrics-port", expected="a port in [1, 65535]", got=port))
+
+    from raydiff.launch import running_app
+
+    with running_app(settings, endpoint, metrics_port=port, reuse=False) as app:
+        _serve_until_signal(banner(app))
+    return 0
+
+
+def app_settings(args: argparse.Namespace) -> AppSettings:
+    """Arguments of the app: those of the file, then those of the command line.
+
+    Raises:
+        UsageError: the file cannot be read, or a value or key is wrong.
+    """
+    from raydiff.config import AppSettings
+
+    values = read_config(args.config) if args.config is not None else {}
+    for name in ("model", "replicas", "threads"):
+        if getattr(args, name) is not None:
+            values[name] = getattr(args, name)
+    return _validated(AppSettings, values)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file.
+
+    Raises:
+        UsageError: there is none.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(f"--config {path}: cannot be read: {reason}.") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        got = type(values).__name__
+        raise UsageError(invalid(f"--config {path}", expected="a mapping of settings", got=got))
+    return values
+
+
+def banner(app: RunningApp) -> str:
+    """What a user needs to know once the app serves."""
+    body = json.dumps({"model": app.models[0], "prompt": "raydiff generates text in bulk."})
+    return "\n".join(
+        (
+            f"Serving {', '.join(app.models)} at {app.url}/v1",
+            f"Metrics at {app.metrics_url}",
+            f"Jobs find it with RAY_ADDRESS={app.address}",
+            "Try:",
+            f"  curl {app.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
+            "Ctrl-C ends it.",
+        )
+    )
+
+
+def _validated(kind: type[AnySettings], values: dict[str, Any]) -> AnySettings:
+    from pydantic import ValidationError
+
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        known = ", ".join(kind.model_fields)
+        if first["type"] == "extra_forbidden":
+            message = f"{name}: unknown setting. Known are {known}."
+        else:
+            message = f"{name}: {first['msg']}, got {first['input']!r}."
+        raise UsageError(message, name) from None
+
+
+def _serve_until_signal(text: str) -> None:
+    try:
+        print(text, flush=True)
+        signal.pause()
+    except KeyboardInterrupt:
+        print("Shutting down.", flush=True)

@@ -1,0 +1,258 @@
+"""Calls the replicas of a running app through their Serve handle.
+
+A call survives what a fleet does every day: queues that are full, replicas that die, restart or
+move. It is tried again, with jittered backoff, until its deadline. The same request gives the
+same text wherever it runs, as long as its decoding carries a seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import ray
+from ray import serve
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.serve.handle import DeploymentHandle
+
+from raydiff.config import APP_NAME, deployment_name
+from raydiff.errors import (
+    ClusterError,
+    DeadlineExceeded,
+    EngineError,
+    Overloaded,
+    RaydiffError,
+    RequestCancelled,
+)
+from raydiff.request import Completion, Event, GenerationRequest
+
+_GRACE_S = 1.0
+"""The replica enforces the deadline first; the caller gives up this much later."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A replica's answer in place of a result: an error that is part of normal operation.
+
+    It is returned, not raised, because Serve logs a traceback for whatever is raised.
+    """
+
+    error: RaydiffError
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """When a call is tried again."""
+
+    overloaded: bool = True
+    """Wait and try again when queues are full; otherwise raise Overloaded at once."""
+    first_backoff_s: float = 0.1
+    max_backoff_s: float = 5.0
+    max_deaths: int = 4
+    """Replicas that may die while they serve one call, before the call itself is suspected."""
+
+
+class Client:
+    """Calls one model's replicas; light, picklable, safe to share among tasks of one loop."""
+
+    def __init__(self, handle: DeploymentHandle, retry: RetryPolicy | None = None) -> None:
+        self._handle = handle
+        self._retry = retry or RetryPolicy()
+
+    @classmethod
+    def connect(
+        cls, model: str, app_name: str = APP_NAME, retry: RetryPolicy | None = None
+    ) -> Client:
+        """The client of a model that a running app serves, from any process of its cluster.
+
+        `model` is the served name; of a checkpoint's path, its last part.
+
+        Raises:
+            ClusterError: this process is in no cluster, or no such app or model runs there.
+        """
+        name = deployment_name(os.path.basename(model.rstrip("/")))
+        if not ray.is_initialized():
+            raise ClusterError("This process is not connected to a Ray cluster.")
+        try:
+            handle = serve.get_deployment_handle(name, app_name=app_name)
+        except (RayServeException, KeyError, ValueError) as error:
+            raise ClusterError(
+                f"No application {app_name!r} serving model {model!r} runs on this cluster. "
+                "Start one with `raydiff serve`."
+            ) from error
+        return cls(handle, retry)
+
+    async def generate(
+        self, requests: Sequence[GenerationRequest], *, timeout_s: float
+    ) -> list[Completion]:
+        """Complete all requests in one call to one replica; results in the same order.
+
+        A request that fails alone has a Completion with `finish_reason` "error".
+
+        Raises:
+            DeadlineExceeded: `timeout_s` passed; what was running is cancelled.
+            Overloaded: queues are full, if the policy does not retry that.
+            ClusterError: replicas kept dying under this call.
+            EngineError: the replica failed.
+        """
+        attempts = _Attempts(self._retry, timeout_s)
+        while True:
+            try:
+                return await self._call_once(list(requests), attempts.left_s())
+            except Exception as error:
+                await attempts.wait_after(error)
+
+    async def stream(self, request: GenerationRequest, *, timeout_s: float) -> AsyncIterator[Event]:
+        """Yield committed text as it comes; the last event carries the Completion.
+
+        Raises as `generate` does. After the first event nothing is tried again.
+        """
+        attempts = _Attempts(self._retry, timeout_s)
+        while True:
+            started = False
+            try:
+                async for event in self._stream_once(request, attempts):
+                    started = True
+                    yield event
+                return
+            except Exception as error:
+                if started:
+                    raise attempts.as_raydiff(error) from error
+                await attempts.wait_after(error)
+
+    async def describe(self, *, timeout_s: float) -> list[dict[str, Any]]:
+        """What each live replica says of itself; empty when the model is scaled to zero.
+
+        Raises:
+            ClusterError: a replica does not answer in time.
+        """
+        response = self._handle.broadcast("describe")
+        try:
+            return list(await response.results_async(timeout_s=timeout_s))
+        except (RayError, RayServeException, TimeoutError) as error:
+            raise ClusterError(f"{self._handle.deployment_name}: a replica fails.") from error
+
+    async def _call_once(
+        self, requests: list[GenerationRequest], timeout_s: float
+    ) -> list[Completion]:
+        response = self._handle.generate.remote(requests, timeout_s)
+        try:
+            answer = await _within(response, timeout_s + _GRACE_S)
+        except BaseException:
+            response.cancel()
+            raise
+        if isinstance(answer, Refusal):
+            raise answer.error
+        return list(answer)
+
+    async def _stream_once(
+        self, request: GenerationRequest, attempts: _Attempts
+    ) -> AsyncIterator[Event]:
+        handle = self._handle.options(stream=True)
+        response = handle.stream.remote(request, attempts.left_s())
+        done = False
+        try:
+            while not done:
+                answer = await _within(anext(response), attempts.left_s() + _GRACE_S)
+                if isinstance(answer, Refusal):
+                    raise answer.error
+                done = answer.completion is not None
+                yield answer
+        except StopAsyncIteration:
+            raise ClusterError("The replica's stream ended before its completion.") from None
+        finally:
+            if not done:
+                response.cancel()
+
+
+async def _within(awaitable: Awaitable[Result], timeout_s: float) -> Result:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await awaitable
+    except TimeoutError:
+        raise DeadlineExceeded(f"No answer within {timeout_s - _GRACE_S:.3g} s.") from None
+
+
+class _Attempts:
+    """One call's deadline, and what was tried before it."""
+
+    def __init__(self, policy: RetryPolicy, timeout_s: float) -> None:
+        self._policy = policy
+        self._timeout_s = timeout_s
+        self._deadline = time.monotonic() + timeout_s
+        self._failures = 0
+        self._deaths = 0
+
+    def left_s(self) -> float:
+        """Seconds to the deadline.
+
+        Raises:
+            DeadlineExceeded: there are none.
+        """
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise DeadlineExceeded(f"The request was not done within {self._timeout_s:.3g} s.")
+        return left
+
+    async def wait_after(self, error: Exception) -> None:
+        """Sleep until the next attempt.
+
+        Raises:
+            RaydiffError: trying again would not help, or not in time.
+        """
+        if not self._is_passing(error):
+            raise self.as_raydiff(error) from error
+        self._failures += 1
+        delay = self._delay_s(error)
+        if delay >= self.left_s():
+            if isinstance(error, Overloaded):
+                raise error
+            message = f"No replica answered within {self._timeout_s:.3g} s."
+            raise DeadlineExceeded(message) from error
+        await asyncio.sleep(delay)
+
+    def as_raydiff(self, error: Exception) -> RaydiffError:
+        """The error as one of raydiff's tree."""
+        if isinstance(error, RayTaskError):
+            cause = error.cause
+            if isinstance(cause, RaydiffError):
+                return cause
+            return EngineError(f"The replica failed: {type(cause).__name__}.")
+        if isinstance(error, RaydiffError):
+            return error
+        if _is_death(error):
+            return ClusterError(f"A replica died or went away: {type(error).__name__}.")
+        return EngineError(f"The call failed: {type(error).__name__}.")
+
+    def _is_passing(self, error: Exception) -> bool:
+        if isinstance(error, Overloaded):
+            return self._policy.overloaded
+        if isinstance(error, RequestCancelled | BackPressureError):
+            return True
+        if not _is_death(error):
+            return False
+        self._deaths += 1
+        return self._deaths < self._policy.max_deaths
+
+    def _delay_s(self, error: Exception) -> float:
+        policy = self._policy
+        backoff = min(policy.max_backoff_s, policy.first_backoff_s * 2.0 ** (self._failures - 1))
+        if isinstance(error, Overloaded):
+            backoff = max(backoff, min(error.retry_after_s, policy.max_backoff_s))
+        return backoff * random.uniform(0.5, 1.5)
+
+
+def _is_death(error: Exception) -> bool:
+    """Whether a replica, its node or its route went away, rather than user code failing."""
+    if isinstance(error, ClusterError):
+        return True
+    is_task_error = isinstance(error, RayTaskError)
+    return isinstance(error, RayError | RayServeException) and not is_task_error

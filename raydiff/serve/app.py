@@ -1,0 +1,154 @@
+"""`build_app`: the Serve application, from typed arguments.
+
+    serve run raydiff.serve.app:build_app model=summarizer
+
+The same arguments stand under `args:` in a Serve config. This module must not postpone its
+annotations: Serve reads `build_app`'s to turn the arguments into AppSettings.
+"""
+
+from typing import Any
+
+from ray import serve
+from ray.serve import Application
+from ray.serve.config import AutoscalingConfig
+
+from raydiff.config import AppSettings, ModelSettings, deployment_name
+from raydiff.errors import UsageError, invalid
+from raydiff.serve.gateway import Gateway
+from raydiff.serve.replica import Replica
+from raydiff.spec import load_spec
+
+GATEWAY = "gateway"
+"""Name of the gateway's deployment."""
+GATEWAY_CPUS = 0.1
+GATEWAY_MAX_ONGOING = 100_000
+HEALTH_CHECK_PERIOD_S = 5.0
+HEALTH_CHECK_TIMEOUT_S = 15.0
+SHUTDOWN_TIMEOUT_S = 20.0
+CONSTRUCTOR_RETRIES = 2
+
+
+def build_app(args: AppSettings) -> Application:
+    """One gateway, and one deployment of replicas for each model.
+
+    Raises:
+        ModelError: a model is unknown or its checkpoint malformed.
+        UsageError: settings contradict each other; `param` names one.
+    """
+    settings = args.model_copy(update={"models": served_models(args)})
+    for model in settings.models:
+        check_model(model)
+    replicas = {m.served_name: _replicas(m).bind(m) for m in settings.models}
+    return _gateway().bind(settings, replicas)
+
+
+def served_models(args: AppSettings) -> tuple[ModelSettings, ...]:
+    """The models of an app, the shorthand fields spelled out.
+
+    Raises:
+        UsageError: two models have the same name, or the shorthand stands beside a list.
+    """
+    if not args.models:
+        return (shorthand(args),)
+    if {"model", "replicas", "threads"} & args.model_fields_set:
+        message = "models: expected either a list of models or model, replicas and threads."
+        raise UsageError(message, "models")
+    names = [m.served_name for m in args.models]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        message = invalid("models", expected="models of different names", got=twice)
+        raise UsageError(message, "models")
+    return args.models
+
+
+def shorthand(args: AppSettings) -> ModelSettings:
+    """The one model that `model`, `replicas` and `threads` describe."""
+    model = ModelSettings(model=args.model, min_replicas=args.replicas, max_replicas=args.replicas)
+    engine = model.engine.model_copy(update={"threads": args.threads})
+    return model.model_copy(update={"engine": engine})
+
+
+def check_model(model: ModelSettings) -> None:
+    """Refuse what can never start.
+
+    Raises:
+        ModelError: the model is unknown or its checkpoint malformed.
+        UsageError: a setting contradicts another.
+    """
+    load_spec(model.model)
+    if model.max_replicas < model.min_replicas:
+        expected = f"at least min_replicas ({model.min_replicas})"
+        message = invalid("max_replicas", expected=expected, got=model.max_replicas)
+        raise UsageError(message, "max_replicas")
+    if model.num_gpus > 1:
+        remedy = "A replica runs on one device; add replicas to use more."
+        message = invalid("num_gpus", expected="at most 1", got=model.num_gpus, remedy=remedy)
+        raise UsageError(message, "num_gpus")
+    if model.device == "cuda" and model.num_gpus == 0:
+        message = invalid("num_gpus", expected="above 0 for device 'cuda'", got=model.num_gpus)
+        raise UsageError(message, "num_gpus")
+    if model.device == "cpu" and model.num_gpus > 0:
+        message = invalid("num_gpus", expected="0 for device 'cpu'", got=model.num_gpus)
+        raise UsageError(message, "num_gpus")
+
+
+def target_ongoing_requests(model: ModelSettings) -> float:
+    """Calls in flight per replica that fill its rows: a call carries many documents."""
+    return max(1.0, model.engine.max_rows / model.documents_per_call)
+
+
+def max_ongoing_requests(model: ModelSettings) -> int:
+    """Far above what the engine takes on, so that it is the engine that refuses, by lane."""
+    lanes = 2
+    return 2 * lanes * (model.engine.max_queued + model.engine.max_rows)
+
+
+def required_cpus(settings: AppSettings) -> float:
+    """CPUs that the app reserves at its smallest."""
+    models = served_models(settings)
+    return GATEWAY_CPUS + sum(m.num_cpus * max(1, m.min_replicas) for m in models)
+
+
+def required_gpus(settings: AppSettings) -> float:
+    """GPUs that the app reserves at its smallest."""
+    return sum(m.num_gpus * m.min_replicas for m in served_models(settings))
+
+
+def _gateway() -> Any:
+    return serve.deployment(
+        serve.ingress()(Gateway),
+        name=GATEWAY,
+        num_replicas=1,
+        ray_actor_options={"num_cpus": GATEWAY_CPUS},
+        max_ongoing_requests=GATEWAY_MAX_ONGOING,
+        **_lifecycle(),
+    )
+
+
+def _replicas(model: ModelSettings) -> Any:
+    actor_options: dict[str, Any] = {"num_cpus": model.num_cpus, "num_gpus": model.num_gpus}
+    if model.accelerator_type is not None:
+        actor_options["accelerator_type"] = model.accelerator_type
+    return serve.deployment(
+        Replica,
+        name=deployment_name(model.served_name),
+        ray_actor_options=actor_options,
+        max_ongoing_requests=max_ongoing_requests(model),
+        autoscaling_config=AutoscalingConfig(
+            min_replicas=model.min_replicas,
+            max_replicas=model.max_replicas,
+            target_ongoing_requests=target_ongoing_requests(model),
+        ),
+        **_lifecycle(),
+    )
+
+
+def _lifecycle() -> dict[str, Any]:
+    return {
+        "health_check_period_s": HEALTH_CHECK_PERIOD_S,
+        "health_check_timeout_s": HEALTH_CHECK_TIMEOUT_S,
+        "graceful_shutdown_timeout_s": SHUTDOWN_TIMEOUT_S,
+        "graceful_shutdown_wait_loop_s": 0.5,
+        "max_constructor_retry_count": CONSTRUCTOR_RETRIES,
+        "logging_config": {"enable_access_log": False},
+    }

@@ -1,0 +1,224 @@
+"""The replica: one engine on its own thread, called by many through asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from raydiff.client import Refusal
+from raydiff.config import ModelSettings
+from raydiff.engine import Engine, EngineLoop
+from raydiff.engine.validation import check_request
+from raydiff.errors import (
+    ClusterError,
+    DeadlineExceeded,
+    EngineError,
+    Overloaded,
+    RaydiffError,
+    UsageError,
+)
+from raydiff.metrics import MetricsRecorder, RayBackend, Recorder
+from raydiff.request import Completion, Event, GenerationRequest, Usage
+from raydiff.serve.bridge import CallBridge, EngineThread, StreamBridge, renamed
+from raydiff.serve.fit import check_fits
+from raydiff.spec import ModelSpec
+
+STALL_S = 30.0
+"""With work to do, an engine that finishes no forward for this long is unhealthy."""
+
+
+class RunningEngine(EngineThread, Protocol):
+    """What a replica needs of `EngineLoop`."""
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Stop the thread."""
+
+    def alive(self) -> bool:
+        """Whether the thread runs and takes requests."""
+
+    def seconds_since_tick(self) -> float:
+        """Seconds without a finished forward while there is work."""
+
+    def load(self) -> int:
+        """Requests waiting or active."""
+
+
+class ReplicaCore:
+    """Calls and streams on a running engine, without Ray."""
+
+    def __init__(self, engine: RunningEngine, spec: ModelSpec) -> None:
+        self._engine = engine
+        self._spec = spec
+        self._calls = itertools.count()
+
+    async def generate(
+        self, requests: Sequence[GenerationRequest], timeout_s: float
+    ) -> list[Completion] | Refusal:
+        """Complete all requests, submitted at once; results in the same order.
+
+        A request that the engine refuses or fails alone becomes a Completion with
+        `finish_reason` "error". A full queue refuses the whole call and leaves nothing
+        submitted. Cancelling the call cancels its requests.
+        """
+        submitted = renamed(requests, next(self._calls))
+        failed, sound = self._checked(submitted)
+        bridge = CallBridge([request.request_id for request in sound])
+        try:
+            self._engine.submit_all(sound, bridge.on_event)
+            async with asyncio.timeout(timeout_s):
+                done = await bridge.results()
+        except Overloaded as error:
+            return Refusal(error=error)
+        except EngineError as error:
+            return Refusal(error=self._unless_gone(error))
+        except TimeoutError:
+            return Refusal(error=_too_late(timeout_s))
+        finally:
+            self._cancel(bridge.unfinished())
+        if not self._engine.alive() and any(c.finish_reason == "error" for c in done):
+            return Refusal(error=_gone())
+        by_id = {completion.request_id: completion for completion in (*failed, *done)}
+        return [
+            replace(by_id[ours.request_id], request_id=theirs.request_id)
+            for ours, theirs in zip(submitted, requests, strict=True)
+        ]
+
+    async def stream(
+        self, request: GenerationRequest, timeout_s: float
+    ) -> AsyncIterator[Event | Refusal]:
+        """Yield committed text as it comes; the last event carries the Completion.
+
+        Closing or cancelling the stream cancels its request.
+        """
+        (submitted,) = renamed([replace(request, stream=True)], next(self._calls))
+        bridge = StreamBridge()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        done = False
+        try:
+            self._engine.submit_all([submitted], bridge.on_event)
+            events = bridge.events()
+            while not done:
+                async with asyncio.timeout_at(deadline):
+                    event = await anext(events)
+                done = event.completion is not None
+                yield _as_asked(event, request.request_id)
+        except EngineError as error:
+            yield Refusal(error=self._unless_gone(error))
+        except (Overloaded, UsageError) as error:
+            yield Refusal(error=error)
+        except TimeoutError:
+            yield Refusal(error=_too_late(timeout_s))
+        finally:
+            if not done:
+                self._cancel([submitted.request_id])
+
+    def describe(self) -> dict[str, Any]:
+        """What this replica hosts and how busy it is."""
+        return {
+            "model": self._spec.name,
+            "block_length": self._spec.block_length,
+            "max_prompt_tokens": self._spec.max_prompt_tokens,
+            "max_new_tokens": self._spec.max_new_tokens,
+            "requests": self._engine.load(),
+        }
+
+    def check_health(self) -> None:
+        """Raise when the engine's thread died or hangs.
+
+        Raises:
+            EngineError: it did.
+        """
+        if not self._engine.alive():
+            raise EngineError("The engine's thread died.")
+        stalled_s = self._engine.seconds_since_tick()
+        if stalled_s > STALL_S:
+            raise EngineError(f"The engine has work but finished no forward for {stalled_s:.0f} s.")
+
+    def _checked(
+        self, requests: Sequence[GenerationRequest]
+    ) -> tuple[list[Completion], list[GenerationRequest]]:
+        """Split off the requests that can never run, as the completions they get."""
+        failed: list[Completion] = []
+        sound: list[GenerationRequest] = []
+        for request in requests:
+            try:
+                check_request(request, self._spec)
+            except UsageError as error:
+                failed.append(_failed(request, error))
+            else:
+                sound.append(request)
+        return failed, sound
+
+    def _unless_gone(self, error: EngineError) -> RaydiffError:
+        """The error, or one that sends the call to another replica."""
+        return error if self._engine.alive() else _gone()
+
+    def _cancel(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            self._engine.cancel(request_id)
+
+
+class Replica(ReplicaCore):
+    """The Serve deployment's class. Ready only when the model is loaded and warmed up."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        from ray.serve import metrics
+
+        backend = RayBackend(metrics)
+        engine = load_engine(settings, MetricsRecorder(backend, settings.served_name))
+        self._thread = EngineLoop(engine)
+        self._thread.start()
+        super().__init__(self._thread, engine.spec)
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is not None:
+            thread.stop()
+
+
+def load_engine(settings: ModelSettings, recorder: Recorder) -> Engine:
+    """Load and warm up the engine that a replica hosts.
+
+    Raises:
+        ModelError: the checkpoint cannot be loaded or exceeds the device.
+    """
+    check_fits(settings)
+    threads = settings.engine.threads or max(1, int(settings.num_cpus))
+    engine = Engine.load(
+        settings.model,
+        device=settings.device,
+        dtype=settings.dtype,
+        settings=settings.engine.model_copy(update={"threads": threads}),
+        recorder=recorder,
+    )
+    engine.warm_up()
+    return engine
+
+
+def _failed(request: GenerationRequest, error: RaydiffError) -> Completion:
+    return Completion(
+        request_id=request.request_id,
+        text="",
+        token_ids=(),
+        finish_reason="error",
+        usage=Usage(prompt_tokens=len(request.prompt_ids), completion_tokens=0, forwards=0),
+        error=f"{type(error).__name__}: {error}",
+    )
+
+
+def _as_asked(event: Event, request_id: str) -> Event:
+    completion = event.completion
+    if completion is not None:
+        completion = replace(completion, request_id=request_id)
+    return replace(event, request_id=request_id, completion=completion)
+
+
+def _gone() -> ClusterError:
+    return ClusterError("The replica's engine has stopped.")
+
+
+def _too_late(timeout_s: float) -> DeadlineExceeded:
+    return DeadlineExceeded(f"The request was not done within {timeout_s:.3g} s.")
