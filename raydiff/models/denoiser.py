@@ -38,17 +38,24 @@ class Denoiser(Protocol):
         mask_BLK: Tensor | None,
         past: Tensor | None,
         want_kv: bool,
+        live_BL: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Hidden states [B, L, D] of the new positions and, when wanted, their cache (never
         `past`'s part).
 
         `mask_BLK` is bool, True where a new position may attend to a key (cached keys first, then
-        new ones); None lets all attend to all. `past` is read, never changed.
+        new ones); None lets all attend to all. `past` is read, never changed. Where `live_BL` is
+        False nothing is computed and the hidden state is zero; the mask must hide such keys.
         """
         ...
 
     def encode(
-        self, tokens_BL: Tensor, positions_BL: Tensor, mask_BLK: Tensor | None, past: Tensor | None
+        self,
+        tokens_BL: Tensor,
+        positions_BL: Tensor,
+        mask_BLK: Tensor | None,
+        past: Tensor | None,
+        live_BL: Tensor | None = None,
     ) -> Tensor:
         """The cache `forward` would return, for less work: the last layer is left unfinished."""
         ...

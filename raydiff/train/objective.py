@@ -37,6 +37,7 @@ class NoisedBatch:
     document_mask_BT: Tensor
     tokens_BS: Tensor
     positions_BS: Tensor
+    live_BS: Tensor
     mask_BSS: Tensor
     scored_M: Tensor
     targets_M: Tensor
@@ -91,7 +92,11 @@ def noise_batch(
     offsets_BS = np.concatenate(
         [np.broadcast_to(np.arange(clean), (rows, clean)), np.tile(offsets_BL, (1, copies))], axis=1
     )
-    weights_BRL = _weights(block_BL, hidden_BRL, noise_BR, generator)
+    live_BRL = _live(block_BL, hidden_BRL)
+    live_BS = np.concatenate(
+        [np.arange(clean) < blocks.clean_B[:, None], live_BRL.reshape(rows, -1)], axis=1
+    )
+    weights_BRL = live_BRL * _weights(block_BL, hidden_BRL, noise_BR, generator)
     weights_BS = np.concatenate([np.zeros((rows, clean)), weights_BRL.reshape(rows, -1)], axis=1)
     targets_BS = np.concatenate([filled_BX[:, :clean], np.tile(block_BL, (1, copies))], axis=1)
     full_BS = np.concatenate(
@@ -104,7 +109,8 @@ def noise_batch(
         document_mask_BT=torch.from_numpy(documents_BT != PAD_ID),
         tokens_BS=torch.from_numpy(tokens_BS),
         positions_BS=torch.from_numpy(offsets_BS + target_position),
-        mask_BSS=torch.from_numpy(_summary_mask(blocks, clean, copies)),
+        live_BS=torch.from_numpy(live_BS),
+        mask_BSS=torch.from_numpy(_summary_mask(blocks, clean, copies) & live_BS[:, None, :]),
         scored_M=torch.from_numpy(scored_M),
         targets_M=torch.from_numpy(targets_BS.ravel()[scored_M]),
         weights_M=torch.from_numpy(weights_BS.ravel()[scored_M] / content).float(),
@@ -117,11 +123,13 @@ def denoising_loss(denoiser: Denoiser, batch: NoisedBatch) -> tuple[Tensor, Tens
     rows, width = batch.documents_BT.shape
     positions_BT = torch.arange(width).expand(rows, width)
     keys_BTT = batch.document_mask_BT[:, None, :].expand(rows, width, width)
-    past = denoiser.encode(batch.documents_BT, positions_BT, keys_BTT, None)
+    past = denoiser.encode(batch.documents_BT, positions_BT, keys_BTT, None, batch.document_mask_BT)
     summary_width = batch.tokens_BS.shape[1]
     seen_BST = batch.document_mask_BT[:, None, :].expand(rows, summary_width, width)
     mask_BSK = torch.cat([seen_BST, batch.mask_BSS], dim=2)
-    hidden_BSD, _ = denoiser.forward(batch.tokens_BS, batch.positions_BS, mask_BSK, past, False)
+    hidden_BSD, _ = denoiser.forward(
+        batch.tokens_BS, batch.positions_BS, mask_BSK, past, False, batch.live_BS
+    )
     hidden_MD = hidden_BSD.flatten(0, 1).index_select(0, batch.scored_M)
     losses_M = cross_entropy(denoiser.logits(hidden_MD).float(), batch.targets_M, reduction="none")
     return (losses_M * batch.weights_M).sum(), losses_M
@@ -151,6 +159,15 @@ def _noise_levels(
     level_BR = (start_B1 + np.arange(copies) / copies) % 1.0
     scaled_BR = LEAST_NOISE + (1 - LEAST_NOISE) * level_BR / (1 - FULL_NOISE_SHARE)
     return np.minimum(scaled_BR, 1.0)
+
+
+def _live(block_BL: Ints, hidden_BRL: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Positions up to each copy's first revealed end token: what follows can no longer count, and
+    decoding drops it.
+    """
+    ends_BRL = (block_BL == END_ID)[:, None, :] & ~hidden_BRL
+    live_BRL: npt.NDArray[np.bool_] = (ends_BRL.cumsum(axis=2) - ends_BRL) == 0
+    return live_BRL
 
 
 def _content(block_BL: Ints) -> Ints:
