@@ -19,6 +19,7 @@ from transformers import BertForMaskedLM
 from raydiff.diffusion.commit import commit_mask, end_run
 from raydiff.diffusion.sampling import adjust_end, forbid, greedy
 from raydiff.diffusion.schedule import quotas
+from raydiff.errors import UsageError
 from raydiff.request import Decoding
 from raydiff.spec import load_spec, model_path
 
@@ -43,8 +44,9 @@ class Recompute:
     ) -> list[tuple[int, ...]]:
         """Generated tokens of each prompt, without the end token; `prompts` are one batch."""
         d = self.spec.resolve(decoding)
-        assert d.max_tokens is not None and d.block_length is not None and not d.temperature
-        assert not d.min_tokens and not d.ignore_eos and not d.stop
+        assert d.max_tokens is not None
+        assert d.block_length is not None
+        _check_supported(d)
         tokens, positions, blocks = self._prompt_columns(prompts)
         for start in range(0, d.max_tokens, d.block_length):
             tokens, positions, blocks = self._append_block(tokens, positions, blocks, start, d)
@@ -64,7 +66,8 @@ class Recompute:
     def _append_block(
         self, tokens: Tensor, positions: Tensor, blocks: Tensor, start: int, d: Decoding
     ) -> tuple[Tensor, Tensor, Tensor]:
-        assert self.spec.target_position is not None and d.block_length is not None
+        assert self.spec.target_position is not None
+        assert d.block_length is not None
         shape = (tokens.shape[0], d.block_length)
         offsets = torch.arange(start, start + d.block_length, device=self.device)
         masked = torch.full(shape, self.spec.mask_id, device=self.device)
@@ -95,7 +98,9 @@ class Recompute:
         step = 0
         while bool(is_open.any()):
             candidates, confidence = self._candidates(tokens, positions, blocks, length)
-            at_least = is_open.new_full((len(tokens),), shares[step] if shares else 1, dtype=int)
+            at_least = is_open.new_full(
+                (len(tokens),), shares[step] if shares else 1, dtype=torch.int64
+            )
             limit = is_open.new_full((len(tokens),), threshold, dtype=torch.float32)
             commit = commit_mask(confidence, is_open, at_least, limit)
             commit |= self._end_run(torch.where(is_open, candidates, block), confidence, is_open)
@@ -137,3 +142,9 @@ class Recompute:
     def _until_end(self, row: list[int]) -> tuple[int, ...]:
         ends = [i for i, token in enumerate(row) if token in self.spec.end_ids]
         return tuple(row[: ends[0]] if ends else row)
+
+
+def _check_supported(d: Decoding) -> None:
+    """The reference stays plain: greedy, and texts end at the end token or at max_tokens."""
+    if d.temperature or d.min_tokens or d.ignore_eos or d.stop:
+        raise UsageError(f"The recomputing reference decodes greedily without stops, got {d}.")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from raydiff.errors import InputError, invalid
-from raydiff.text import Tokenizer
+from raydiff.text import Tokenizer, split_into_chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,8 @@ class Workload:
     """Tokenised documents, shortest prompt first."""
 
     source: str
+    texts: tuple[str, ...]
+    """Each document, cut to the model's context."""
     prompts: tuple[tuple[int, ...], ...]
     references: tuple[str, ...]
     """The reference summary of each document; empty where the file has none."""
@@ -32,6 +34,15 @@ class Workload:
             "prompt_tokens_median": median(lengths),
             "prompt_tokens_max": max(lengths),
         }
+
+    def last(self, documents: int) -> Workload:
+        """The longest few documents."""
+        return Workload(
+            source=self.source,
+            texts=self.texts[-documents:],
+            prompts=self.prompts[-documents:],
+            references=self.references[-documents:],
+        )
 
 
 def load_workload(
@@ -51,11 +62,12 @@ def load_workload(
     if not texts:
         raise InputError(f"{path}: expected at least one document.")
     summaries = _summaries(table, picked)
-    limit = tokenizer.max_text_tokens
-    prompts = [tokenizer.wrap(tokenizer.encode(text)[:limit]) for text in texts]
+    texts = [split_into_chunks(tokenizer, t, tokenizer.max_text_tokens)[0] for t in texts]
+    prompts = [tokenizer.prompt_ids(text) for text in texts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     return Workload(
         source=Path(path).name,
+        texts=tuple(texts[i] for i in order),
         prompts=tuple(prompts[i] for i in order),
         references=tuple(summaries[i] for i in order) if summaries else (),
     )

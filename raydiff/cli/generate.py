@@ -56,7 +56,7 @@ def _watch(engine: Engine, text: str, decoding: Decoding) -> Completion:
     while True:
         events = engine.step()
         for snapshot in engine.canvases():
-            view.show(snapshot.tokens, snapshot.open)
+            view.show(snapshot.tokens.tolist(), snapshot.open.tolist())
         for event in events:
             if event.completion is not None:
                 view.close(event.completion)

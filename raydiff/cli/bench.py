@@ -1,0 +1,206 @@
+"""`raydiff bench`: measurements that record what they were made on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from raydiff.errors import UsageError, invalid
+
+SAMPLE = "jobs/sample.parquet"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command and its benchmarks."""
+    parser = subparsers.add_parser("bench", help="measure speed and quality")
+    benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
+    _add_engine(benches.add_parser("engine", help="the engine against plain references"))
+    _add_steps(benches.add_parser("steps", help="quality and speed over steps and thresholds"))
+    _add_corpus(benches.add_parser("corpus", help="documents/s of a job over the bare engine's"))
+    _add_serve(benches.add_parser("serve", help="concurrent HTTP requests"))
+    _add_compare(benches.add_parser("compare", help="two reports side by side"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one benchmark, print its tables and write its report."""
+    return int(args.run_bench(args))
+
+
+def _common(parser: argparse.ArgumentParser, documents: int) -> None:
+    parser.add_argument("--input", default=SAMPLE, help=f"Parquet of documents ({SAMPLE})")
+    parser.add_argument("--model", default="summarizer", help="bundled name or directory")
+    parser.add_argument("--dtype", default="bf16", choices=("auto", "fp32", "bf16", "fp16"))
+    parser.add_argument("--threads", type=int, default=0, help="engine threads (usable cores)")
+    parser.add_argument(
+        "--documents",
+        type=int,
+        default=documents,
+        help=f"documents, spread over the input; 0 takes all ({documents})",
+    )
+    _json(parser)
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="write the report to this file; without a file print it last",
+    )
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    _common(parser, 0)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--batch", type=_numbers(int), default=(1, 32), metavar="N,N")
+    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--threshold", type=float, default=0.9)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.set_defaults(run_bench=_engine)
+
+
+def _add_steps(parser: argparse.ArgumentParser) -> None:
+    _common(parser, 0)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--steps", type=_numbers(int), default=(1, 2, 4, 8, 16), metavar="N,N")
+    parser.add_argument("--threshold", type=_numbers(float), default=(0.5, 0.7, 0.9), metavar="X,X")
+    parser.add_argument("--plot", metavar="FILE", help="draw ROUGE-L over speed to this file")
+    parser.set_defaults(run_bench=_steps)
+
+
+def _add_corpus(parser: argparse.ArgumentParser) -> None:
+    _common(parser, 0)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.set_defaults(run_bench=_corpus)
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    _common(parser, 256)
+    parser.add_argument("--clients", type=int, default=64, help="requests in flight at a time")
+    parser.set_defaults(run_bench=_serve)
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("before", help="report of an earlier run")
+    parser.add_argument("after", help="report of a later run")
+    _json(parser)
+    parser.set_defaults(run_bench=_compare)
+
+
+def _numbers(kind: type) -> Any:
+    def parse(text: str) -> tuple[Any, ...]:
+        return tuple(kind(part) for part in text.split(","))
+
+    parse.__name__ = f"comma-separated {kind.__name__}"
+    return parse
+
+
+def _engine(args: argparse.Namespace) -> int:
+    from raydiff.bench.engine import EngineBench, run_engine_bench
+
+    _at_least_one("repeats", args.repeats)
+    for batch in args.batch:
+        _at_least_one("batch", batch)
+    bench = EngineBench(
+        input=args.input,
+        model=args.model,
+        batches=tuple(args.batch),
+        steps=args.steps,
+        threshold=args.threshold,
+        device=args.device,
+        dtype=args.dtype,
+        threads=args.threads,
+        documents=args.documents,
+        repeats=args.repeats,
+    )
+    report = run_engine_bench(bench, progress=print)
+    columns = ["name", "batch", "steps", "threshold", "output_tokens", "tokens_per_forward"]
+    columns += ["output_tokens_per_s", "documents_per_s", "rougeL"]
+    return _finish(args, report, contenders=columns, ratios=["of", "over", "ratio"])
+
+
+def _steps(args: argparse.Namespace) -> int:
+    from raydiff.bench.steps import StepsBench, plot, run_steps_bench
+
+    bench = StepsBench(
+        input=args.input,
+        model=args.model,
+        steps=tuple(args.steps),
+        thresholds=tuple(args.threshold),
+        device=args.device,
+        dtype=args.dtype,
+        threads=args.threads,
+        documents=args.documents,
+    )
+    report = run_steps_bench(bench, progress=print)
+    if args.plot:
+        plot(report, args.plot)
+    columns = ["decoding", "tokens_per_forward", "output_tokens_per_s"]
+    return _finish(args, report, points=[*columns, "rouge1", "rouge2", "rougeL"])
+
+
+def _corpus(args: argparse.Namespace) -> int:
+    from raydiff.bench.corpus import CorpusBench, run_corpus_bench
+
+    _at_least_one("repeats", args.repeats)
+    bench = CorpusBench(
+        input=args.input,
+        model=args.model,
+        dtype=args.dtype,
+        threads=args.threads,
+        documents=args.documents,
+        repeats=args.repeats,
+    )
+    report = run_corpus_bench(bench, progress=print)
+    return _finish(args, report, contenders=["name", "documents_per_s", "seconds_median"])
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from raydiff.bench.serve import ServeBench, run_serve_bench
+
+    _at_least_one("clients", args.clients)
+    bench = ServeBench(
+        input=args.input,
+        model=args.model,
+        dtype=args.dtype,
+        threads=args.threads,
+        documents=args.documents,
+        clients=args.clients,
+    )
+    report = run_serve_bench(bench)
+    columns = ["requests", "failed", "requests_per_s", "output_tokens_per_s", "rows_per_forward"]
+    return _finish(args, report, totals=columns, latency=["p50_s", "p90_s", "p99_s", "max_s"])
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from raydiff.bench.compare import compare_reports, read_report
+
+    comparison = compare_reports(read_report(args.before), read_report(args.after))
+    for warning in comparison["warnings"]:
+        print(f"differs: {warning}")
+    return _finish(args, comparison, rows=["what", "before", "after", "ratio"])
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise UsageError(invalid(name, expected="an integer of at least 1", got=value), name)
+
+
+def _finish(args: argparse.Namespace, report: Mapping[str, Any], **tables: list[str]) -> int:
+    """Print the named parts of the report as tables; write all of it where asked."""
+    from raydiff.bench.report import table, write_report
+
+    for part, columns in tables.items():
+        rows = report[part] if isinstance(report[part], list) else [report[part]]
+        print(f"\n{table(rows, columns)}")
+    for key in ("ratio", "note"):
+        if key in report:
+            print(f"\n{key}: {json.dumps(report[key])}")
+    if args.json == "-":
+        print(json.dumps(report))
+    elif args.json:
+        write_report(report, args.json)
+    return 0
