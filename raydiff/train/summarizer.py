@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -28,7 +29,7 @@ from raydiff.train.transplant import start_folder, transplant
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
     options = _parser().parse_args(argv)
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(1)  # each of the trainer's workers is one thread
     work: Path = options.work
     work.mkdir(parents=True, exist_ok=True)
     if options.export is not None:
@@ -43,9 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.manual_seed(settings.seed)
     model = BertForMaskedLM.from_pretrained(str(work / "start"), dtype=torch.float32)
     denoiser = BertDenoiser(model.to(torch.bfloat16), load_spec(work / "start"), fuse=False)
-    trainer = Trainer(model, denoiser, pairs, settings, work)
+    trainer = Trainer(model, denoiser, pairs, settings, work, options.threads)
     if (work / "checkpoint.pt").exists():
         trainer.load(work / "checkpoint.pt")
+    signal.signal(signal.SIGTERM, lambda *_: trainer.stop())
     trainer.run(options.steps or trainer.step + options.decay, options.decay)
     return 0
 

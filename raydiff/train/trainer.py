@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from raydiff.models.denoiser import Denoiser
-from raydiff.train.batches import TokenisedPairs, epoch_batches, prompt
+from raydiff.train.batches import Ints, TokenisedPairs, epoch_batches, prompt
 from raydiff.train.objective import NoisedBatch, denoising_loss, draw_blocks, noise_batch
 
 BETAS = (0.9, 0.98)
@@ -30,7 +31,8 @@ class TrainingSettings:
     """Everything that decides a run's weights, besides data and start."""
 
     optimizer: str = "adamw"
-    batch_rows: int = 64
+    batch_rows: int = 48
+    shards: int = 2
     copies: int = 2
     document_tokens: int = 128
     peak_rate: float = 5e-4
@@ -41,6 +43,15 @@ class TrainingSettings:
     average_decay: float = 0.995
     seed: int = 0
     target_position: int = 448
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step's loss, its loss at full noise (nats a token) and the gradient's norm."""
+
+    loss: float
+    full_noise_loss: float
+    norm: float
 
 
 class Trainer:
@@ -55,12 +66,15 @@ class Trainer:
         pairs: TokenisedPairs,
         settings: TrainingSettings,
         folder: Path,
+        threads: int = 1,
     ) -> None:
         self.model, self.denoiser, self.pairs, self.settings = model, denoiser, pairs, settings
         self.folder = folder
         self.step = 0
         self.documents = 0
         self.seconds = 0.0
+        self.workers = ThreadPoolExecutor(threads)
+        self.stopping = False
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.master = {
             name: nn.Parameter(p.detach().float().clone()) for name, p in self.named.items()
@@ -68,7 +82,7 @@ class Trainer:
         self.average = {name: p.detach().clone() for name, p in self.master.items()}
         self.optimizers = make_optimizers(self.master, settings)
         self._epoch = -1
-        self._batches: list[Any] = []
+        self._batches: list[Ints] = []
 
     def run(
         self, until_step: int, decay_steps: int, log_every: int = 20, save_s: float = 300
@@ -78,14 +92,14 @@ class Trainer:
         """
         saved_at = time.monotonic()
         log = RunningLog(self.folder / "log.jsonl")
-        while self.step < until_step:
+        while self.step < until_step and not self.stopping:
             start = time.monotonic()
             rate = rate_at(self.step, until_step, decay_steps, self.settings)
-            loss, full, norm = self.train_step(self.draw(self.step), rate)
+            result = self.train_step(self.draw(self.step), rate)
             self.step += 1
             self.documents += self.settings.batch_rows
             self.seconds += time.monotonic() - start
-            log.add(loss, full, norm)
+            log.add(result)
             if self.step % log_every == 0:
                 log.write(self.step, self.documents, self.seconds, rate)
             if time.monotonic() - saved_at > save_s:
@@ -93,39 +107,33 @@ class Trainer:
                 saved_at = time.monotonic()
         self.save()
 
-    def draw(self, step: int) -> NoisedBatch:
-        """The noised batch of one step."""
-        settings = self.settings
-        generator = np.random.default_rng([settings.seed, 1, step])
-        rows = self._rows(step)
-        limit = settings.document_tokens
-        documents = [prompt(self.pairs.documents[row], limit) for row in rows]
-        summaries = [self.pairs.summaries[row] for row in rows]
-        lengths = np.array([len(summary) + 1 for summary in summaries])
-        blocks = draw_blocks(lengths, generator, settings.later_share, settings.short_share)
-        return noise_batch(
-            documents, summaries, blocks, settings.copies, settings.target_position, generator
-        )
+    def stop(self) -> None:
+        """Lets `run` save and return after the step in progress; safe in a signal handler."""
+        self.stopping = True
 
-    def train_step(self, batch: NoisedBatch, rate: float) -> tuple[float, float, float]:
-        """One update; returns the loss, the loss at full noise (per token, nats) and the gradient's
-        norm.
-        """
-        loss, losses_M = denoising_loss(self.denoiser, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        for name, weight in self.named.items():
-            master = self.master[name]
-            assert weight.grad is not None
-            master.grad = weight.grad.float()
-            weight.grad = None
+    def draw(self, step: int) -> list[NoisedBatch]:
+        """The noised shards of one step's batch."""
+        settings = self.settings
+        generators = np.random.default_rng([settings.seed, 1, step]).spawn(settings.shards)
+        shards = np.array_split(self._rows(step), settings.shards)
+        return [self._draw_shard(*pair) for pair in zip(shards, generators, strict=True)]
+
+    def train_step(self, shards: Sequence[NoisedBatch], rate: float) -> StepResult:
+        """One update of the weights from a batch's shards."""
+        results = list(self.workers.map(self._gradients, shards))
+        for index, master in enumerate(self.master.values()):
+            master.grad = sum_float([grads[index] for _, _, grads in results])
         norm = nn.utils.clip_grad_norm_(self.master.values(), CLIP_NORM)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate * group["rate_factor"]
-            optimizer.step()
+                group["lr"] = rate
+        list(self.workers.map(lambda optimizer: optimizer.step(), self.optimizers))
         self._follow_master()
-        full = losses_M.detach()[batch.full_noise_M & (batch.weights_M > 0)]
-        return float(loss.detach()), float(full.mean()) if len(full) else float("nan"), float(norm)
+        return StepResult(
+            loss=sum(loss for loss, _, _ in results),
+            full_noise_loss=float(np.mean([full for _, full, _ in results])),
+            norm=float(norm),
+        )
 
     def save(self) -> None:
         """Writes `checkpoint.pt` atomically."""
@@ -153,6 +161,25 @@ class Trainer:
         for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
 
+    def _draw_shard(self, rows: Ints, generator: np.random.Generator) -> NoisedBatch:
+        settings = self.settings
+        limit = settings.document_tokens
+        documents = [prompt(self.pairs.documents[row], limit) for row in rows]
+        summaries = [self.pairs.summaries[row] for row in rows]
+        lengths = np.array([len(summary) + 1 for summary in summaries])
+        blocks = draw_blocks(lengths, generator, settings.later_share, settings.short_share)
+        return noise_batch(
+            documents, summaries, blocks, settings.copies, settings.target_position, generator
+        )
+
+    def _gradients(self, shard: NoisedBatch) -> tuple[float, float, tuple[Tensor, ...]]:
+        """A shard's loss, its loss at full noise (nats a token) and its share of the gradient."""
+        loss, losses_M = denoising_loss(self.denoiser, shard)
+        share = loss / self.settings.shards
+        grads = torch.autograd.grad(share, list(self.named.values()))
+        full_M = losses_M.detach()[shard.full_noise_M]
+        return float(share.detach()), float(full_M.mean()), grads
+
     @torch.no_grad()
     def _follow_master(self) -> None:
         decay = min(self.settings.average_decay, (1 + self.step) / (10 + self.step))
@@ -161,7 +188,7 @@ class Trainer:
         for name, weight in self.named.items():
             weight.copy_(self.master[name])
 
-    def _rows(self, step: int) -> Any:
+    def _rows(self, step: int) -> Ints:
         while True:
             if self._epoch < 0:
                 self._load_epoch(0)
@@ -191,32 +218,39 @@ def rate_at(step: int, until_step: int, decay_steps: int, settings: TrainingSett
 def make_optimizers(
     master: dict[str, nn.Parameter], settings: TrainingSettings
 ) -> list[torch.optim.Optimizer]:
-    """AdamW for all weights, or Muon for the layers' matrices beside AdamW for the rest."""
+    """AdamW for all weights, or Muon for the layers' matrices beside AdamW for the rest.
+
+    Muon comes in one part per shard, as its orthogonalisation is work enough to share out.
+    """
     matrices = [p for name, p in master.items() if p.ndim == 2 and ".layer." in name]
     others = [p for name, p in master.items() if not (p.ndim == 2 and ".layer." in name)]
     optimizers: list[torch.optim.Optimizer] = []
     if settings.optimizer == "muon":
-        optimizers.append(
+        optimizers += [
             torch.optim.Muon(
-                matrices,
+                matrices[start :: settings.shards],
                 lr=settings.peak_rate,
                 weight_decay=settings.weight_decay,
                 adjust_lr_fn="match_rms_adamw",
             )
-        )
+            for start in range(settings.shards)
+        ]
     else:
         others = matrices + others
-    decayed = [p for p in others if p.ndim == 2]
-    plain = [p for p in others if p.ndim != 2]
     groups = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
+        {"params": [p for p in others if p.ndim == 2], "weight_decay": settings.weight_decay},
+        {"params": [p for p in others if p.ndim != 2], "weight_decay": 0.0},
     ]
     optimizers.append(torch.optim.AdamW(groups, lr=settings.peak_rate, betas=BETAS, fused=True))
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["rate_factor"] = 1.0
     return optimizers
+
+
+def sum_float(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of some tensors in fp32, in their order."""
+    total = parts[0].float()
+    for part in parts[1:]:
+        total = total + part
+    return total
 
 
 class RunningLog:
@@ -224,30 +258,16 @@ class RunningLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.started = time.monotonic()
-        self._clear()
+        self.results: list[StepResult] = []
 
-    def add(self, loss: float, full: float, norm: float) -> None:
-        self.losses.append(loss)
-        self.norms.append(norm)
-        if full == full:
-            self.fulls.append(full)
+    def add(self, result: StepResult) -> None:
+        self.results.append(result)
 
     def write(self, step: int, documents: int, seconds: float, rate: float) -> None:
-        line = {
-            "step": step,
-            "documents": documents,
-            "seconds": round(seconds, 1),
-            "loss": round(sum(self.losses) / len(self.losses), 4),
-            "full_noise_loss": round(sum(self.fulls) / max(len(self.fulls), 1), 4),
-            "norm": round(sum(self.norms) / len(self.norms), 3),
-            "rate": rate,
-        }
+        line = {"step": step, "documents": documents, "seconds": round(seconds, 1), "rate": rate}
+        for field in fields(StepResult):
+            values = [getattr(result, field.name) for result in self.results]
+            line[field.name] = round(float(np.nanmean(values)), 4)
         with self.path.open("a") as sink:
             sink.write(json.dumps(line) + "\n")
-        self._clear()
-
-    def _clear(self) -> None:
-        self.losses: list[float] = []
-        self.fulls: list[float] = []
-        self.norms: list[float] = []
+        self.results.clear()
