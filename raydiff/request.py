@@ -206,7 +206,7 @@ class StepStats:
     rows: int
     """Rows that took part."""
     positions: int
-    """Token positions computed, padding included."""
+    """Token positions computed."""
     forward_s: float
     """Seconds from planning the forward to its tokens being known."""
     committed_tokens: int

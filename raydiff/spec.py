@@ -56,6 +56,9 @@ class ModelSpec:
     """Subtracted from the end tokens' logits, in nats; corrects a model that stops early."""
     end_threshold: float | None = None
     """Confidence at which a run of end tokens at the block's end commits without a step."""
+    drop_after_end: bool = False
+    """Whether the model was trained to do without the positions after a committed end token;
+    then they are neither computed nor attended to."""
     defaults: Decoding
 
     def resolve(self, decoding: Decoding) -> Decoding:
@@ -197,5 +200,6 @@ def _bert_spec(name: str, config: dict[str, Any], section: dict[str, Any]) -> Mo
         target_position=section["target_position"],
         end_bias=section.get("end_bias", 0.0),
         end_threshold=section.get("end_threshold"),
+        drop_after_end=section.get("drop_after_end", False),
         defaults=Decoding.from_mapping(section.get("defaults", {})),
     )

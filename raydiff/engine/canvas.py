@@ -4,7 +4,7 @@ Positions of the current block are *open* (to be denoised) or closed; which is w
 explicitly, never read off the tokens, so a literal mask token in a prompt is text. Pinned
 positions are closed from the start and never change. Knows neither torch nor the model.
 
-Shapes: L positions of the block.
+Shapes: L positions of the block, W of them live.
 """
 
 from __future__ import annotations
@@ -112,15 +112,27 @@ class Canvas:
         last_pin = max(self._pins, default=-1)
         return np.asarray(d.ignore_eos | (offsets < d.min_tokens) | (offsets < last_pin))
 
+    def live(self) -> Bools:
+        """(L,) positions that the next forward computes and attends to."""
+        live: Bools = np.ones(self.block_length, dtype=np.bool_)
+        if self.spec.drop_after_end:
+            ends = np.flatnonzero(np.isin(self.tokens, self.spec.end_ids) & ~self.open)
+            live[ends[0] + 1 if len(ends) else self.block_length :] = False
+        return live
+
     def uniforms(self) -> Floats:
         """(L,) one draw a position from the row's own generator, for the next forward."""
         return self._rng.random(self.block_length, dtype=np.float32)
 
-    def commit(self, tokens_L: Ints, commit_L: Bools) -> None:
-        """Make `tokens_L` final where `commit_L`, then close what can no longer count."""
-        commit_L = commit_L & self.open
-        self.tokens[commit_L] = tokens_L[commit_L]
-        self.open &= ~commit_L
+    def commit(self, tokens_W: Ints, commit_W: Bools) -> None:
+        """Make `tokens_W` final where `commit_W`, then close what can no longer count.
+
+        The arrays cover the block's first W positions.
+        """
+        width = len(commit_W)
+        commit_W = commit_W & self.open[:width]
+        self.tokens[:width][commit_W] = tokens_W[commit_W]
+        self.open[:width] &= ~commit_W
         self.forwards += 1
         self._step += 1
         self._close_after_end()

@@ -252,16 +252,16 @@ class Engine:
             self._scheduler.send_back(canvas)
 
     def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
-        per_row = (
-            max(map(len, plan.tokens))
+        positions = (
+            sum(map(len, plan.tokens))
             if isinstance(plan, EncodePlan)
-            else plan.shape.block_length + max(map(len, plan.contexts), default=0)
+            else int(plan.live.sum()) + sum(map(len, plan.contexts))
         )
         self._recorder.on_step(
             StepStats(
                 kind=plan.kind,
                 rows=len(canvases),
-                positions=per_row * len(canvases),
+                positions=positions,
                 forward_s=time.monotonic() - started_s,
                 committed_tokens=committed,
                 queue_depth=self._scheduler.depth(),

@@ -1,6 +1,6 @@
 """What the scheduler asks of the runner, and what it gets back: frozen, free of torch.
 
-Shapes: R rows, P prompt positions (padded), L positions of the block.
+Shapes: R rows, W positions of the block: as many as the longest row still computes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sampling:
     top_k: Ints
     top_p: Floats
     uniforms: Floats
-    """(S, L) draws from the rows' own generators."""
+    """(S, W) draws from the rows' own generators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +56,11 @@ class DenoisePlan:
     shape: Shape
     request_ids: tuple[str, ...]
     tokens: Ints
-    """(R, L)"""
+    """(R, W)"""
     open: Bools
-    """(R, L) positions still to be denoised."""
+    """(R, W) positions still to be denoised."""
+    live: Bools
+    """(R, W) positions to compute; nothing attends to the others."""
     starts: Ints
     """(R,) model position of the block's first token."""
     cached: Ints
@@ -68,7 +70,7 @@ class DenoisePlan:
     threshold: Floats
     """(R,) confidence from which to commit; infinite for none."""
     end_forbidden: Bools
-    """(R, L) where no end token may be predicted."""
+    """(R, W) where no end token may be predicted."""
     sampling: Sampling | None
     contexts: tuple[tuple[int, ...], ...] = ()
     """Prompt and finished blocks of each row, where nothing is cached."""
@@ -80,7 +82,7 @@ Plan = EncodePlan | DenoisePlan
 
 @dataclass(frozen=True, kw_only=True)
 class DenoiseResult:
-    """Tokens and which of them to commit, (R, L) each, in the plan's row order."""
+    """Tokens and which of them to commit, (R, W) each, in the plan's row order."""
 
     tokens: Ints
     commit: Bools

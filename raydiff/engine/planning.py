@@ -35,23 +35,26 @@ def encode_plan(canvases: Sequence[Canvas], shape: Shape) -> EncodePlan:
 def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
     """Plan one denoising forward over canvases of one shape."""
     recompute = shape.context == 0
+    live = np.stack([c.live() for c in canvases])
+    width = int(np.flatnonzero(live.any(axis=0))[-1]) + 1
     return DenoisePlan(
         shape=shape,
         request_ids=tuple(c.request_id for c in canvases),
-        tokens=np.stack([c.tokens for c in canvases]),
-        open=np.stack([c.open for c in canvases]),
+        tokens=np.stack([c.tokens[:width] for c in canvases]),
+        open=np.stack([c.open[:width] for c in canvases]),
+        live=live[:, :width],
         starts=np.array([c.positions_from(len(c.done)) for c in canvases], dtype=np.int64),
         cached=np.array([c.context_length for c in canvases], dtype=np.int64),
         at_least=np.array([c.at_least for c in canvases], dtype=np.int64),
         threshold=np.array([c.threshold for c in canvases], dtype=np.float32),
-        end_forbidden=np.stack([c.end_forbidden() for c in canvases]),
-        sampling=_sampling(canvases),
+        end_forbidden=np.stack([c.end_forbidden()[:width] for c in canvases]),
+        sampling=_sampling(canvases, width),
         contexts=tuple((*c.request.prompt_ids, *c.done) for c in canvases) if recompute else (),
         prompt_lengths=tuple(c.prompt_length for c in canvases) if recompute else (),
     )
 
 
-def _sampling(canvases: Sequence[Canvas]) -> Sampling | None:
+def _sampling(canvases: Sequence[Canvas], width: int) -> Sampling | None:
     rows = [i for i, c in enumerate(canvases) if c.request.decoding.temperature]
     if not rows:
         return None
@@ -61,5 +64,5 @@ def _sampling(canvases: Sequence[Canvas]) -> Sampling | None:
         temperature=np.array([d.temperature for d in decodings], dtype=np.float32),
         top_k=np.array([d.top_k for d in decodings], dtype=np.int64),
         top_p=np.array([d.top_p for d in decodings], dtype=np.float32),
-        uniforms=np.stack([canvases[i].uniforms() for i in rows]),
+        uniforms=np.stack([canvases[i].uniforms()[:width] for i in rows]),
     )

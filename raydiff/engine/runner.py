@@ -1,6 +1,6 @@
 """Runner: the only room of the engine that touches the device. One plan, one forward.
 
-Shapes: R rows, P new positions (padded), L block positions, N cached positions, K keys.
+Shapes: R rows, P new positions (padded), W live block positions, N cached positions, K keys.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Runner:
             past, past_valid = self._past(slab, rows, plan.cached)
         keys = np.concatenate([past_valid, valid], axis=1)
         mask = self._to(keys)[:, None, :].expand(-1, tokens.shape[1], -1)
-        kv = self._denoiser.encode(self._to(tokens), self._to(positions), mask, past)
+        kv = self._denoiser.encode(
+            self._to(tokens), self._to(positions), mask, past, self._to(valid)
+        )
         slab.write(rows, kv, plan.cached.tolist())
 
     def _denoise(self, plan: DenoisePlan) -> DenoiseResult:
@@ -89,12 +91,12 @@ class Runner:
         # in slab order, a batch of all rows reads the caches without a copy
         rows = [slab.rows(plan.request_ids)[i] for i in order]
         past, past_valid = self._past(slab, rows, plan.cached[order])
-        length = plan.shape.block_length
-        keys = np.concatenate([past_valid, np.ones((len(rows), length), np.bool_)], axis=1)
-        mask = self._to(keys)[:, None, :].expand(-1, length, -1)
-        positions = plan.starts[order][:, None] + np.arange(length)
+        live, width = plan.live[order], plan.live.shape[1]
+        keys = np.concatenate([past_valid, live], axis=1)
+        mask = self._to(keys)[:, None, :].expand(-1, width, -1)
+        positions = plan.starts[order][:, None] + np.arange(width)
         hidden, _ = self._denoiser.forward(
-            self._to(plan.tokens[order]), self._to(positions), mask, past, want_kv=False
+            self._to(plan.tokens[order]), self._to(positions), mask, past, False, self._to(live)
         )
         back = torch.as_tensor(np.argsort(order), device=hidden.device)
         return self._sampler(hidden[back], plan)
@@ -107,18 +109,19 @@ class Runner:
     def _recompute(self, plan: DenoisePlan) -> Tensor:
         """Hidden states of the block with nothing cached: context and block in one sequence."""
         context, valid = _pad(plan.contexts, self._denoiser.spec.pad_id)
-        length = plan.shape.block_length
-        segments = _segments(np.array(plan.prompt_lengths), context.shape[1], length)
-        last = np.full((len(context), length), np.iinfo(np.int64).max)
+        width = plan.live.shape[1]
+        prompts = np.array(plan.prompt_lengths)
+        segments = _segments(prompts, context.shape[1], plan.shape.block_length)
+        last = np.full((len(context), width), np.iinfo(np.int64).max)
         segments = np.concatenate([segments, last], axis=1)
-        valid = np.concatenate([valid, np.ones_like(plan.open)], axis=1)
-        mask = (segments[:, :, None] >= segments[:, None, :]) & valid[:, None, :]
+        live = np.concatenate([valid, plan.live], axis=1)
+        mask = (segments[:, :, None] >= segments[:, None, :]) & live[:, None, :]
         tokens = np.concatenate([context, plan.tokens], axis=1)
         positions = _positions(plan, context.shape[1])
         hidden, _ = self._denoiser.forward(
-            self._to(tokens), self._to(positions), self._to(mask), None, want_kv=False
+            self._to(tokens), self._to(positions), self._to(mask), None, False, self._to(live)
         )
-        return hidden[:, -length:]
+        return hidden[:, -width:]
 
     def _to(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._denoiser.device)
@@ -141,13 +144,13 @@ def _segments(prompt_lengths: Ints, width: int, block_length: int) -> Ints:
 
 
 def _positions(plan: DenoisePlan, width: int) -> Ints:
-    """(R, width + L) model positions of prompt, finished blocks and block."""
+    """(R, width + W) model positions of prompt, finished blocks and block."""
     prompts = np.array(plan.prompt_lengths)[:, None]
     first = plan.starts[:, None] - (plan.cached[:, None] - prompts)
     at = np.arange(width)[None, :]
     beyond = at >= plan.cached[:, None]
     context = np.where(at < prompts, at, first + at - prompts)
-    block = plan.starts[:, None] + np.arange(plan.shape.block_length)
+    block = plan.starts[:, None] + np.arange(plan.live.shape[1])
     return np.concatenate([np.where(beyond, 0, context), block], axis=1)
 
 

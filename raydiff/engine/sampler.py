@@ -1,6 +1,6 @@
 """From the hidden states of open positions to tokens and commits.
 
-Shapes: R rows, L block positions, M open positions of all rows, D hidden size, V vocabulary.
+Shapes: R rows, W live block positions, M open positions of all rows, D hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ class Sampler:
         self._end_ids = torch.tensor(spec.end_ids, device=device)
         self._part = max(1, MAX_LOGITS // spec.vocab_size)
 
-    def __call__(self, hidden_RLD: Tensor, plan: DenoisePlan) -> DenoiseResult:
+    def __call__(self, hidden_RWD: Tensor, plan: DenoisePlan) -> DenoiseResult:
         """Choose a candidate for each open position of the plan, and which to commit."""
-        device = hidden_RLD.device
-        open_RL = torch.from_numpy(plan.open).to(device)
-        tokens_RL = torch.from_numpy(plan.tokens).to(device)
-        confidence_RL = torch.zeros(open_RL.shape, device=device)
-        hidden_MD = hidden_RLD[open_RL]
+        device = hidden_RWD.device
+        open_RW = torch.from_numpy(plan.open).to(device)
+        tokens_RW = torch.from_numpy(plan.tokens).to(device)
+        confidence_RW = torch.zeros(open_RW.shape, device=device)
+        hidden_MD = hidden_RWD[open_RW]
         tokens_M, confidence_M = self._candidates(hidden_MD, plan, device)
-        tokens_RL[open_RL] = tokens_M
-        confidence_RL[open_RL] = confidence_M
-        commit_RL = commit.commit_mask(
-            confidence_RL,
-            open_RL,
+        tokens_RW[open_RW] = tokens_M
+        confidence_RW[open_RW] = confidence_M
+        commit_RW = commit.commit_mask(
+            confidence_RW,
+            open_RW,
             torch.from_numpy(plan.at_least).to(device),
             torch.from_numpy(plan.threshold).to(device),
         )
         if self._end_threshold is not None:
-            is_end_RL = torch.isin(tokens_RL, self._end_ids)
-            commit_RL |= commit.end_run(is_end_RL, confidence_RL, open_RL, self._end_threshold)
-        return DenoiseResult(tokens=tokens_RL.cpu().numpy(), commit=commit_RL.cpu().numpy())
+            is_end_RW = torch.isin(tokens_RW, self._end_ids)
+            commit_RW |= commit.end_run(is_end_RW, confidence_RW, open_RW, self._end_threshold)
+        return DenoiseResult(tokens=tokens_RW.cpu().numpy(), commit=commit_RW.cpu().numpy())
 
     def _candidates(
         self, hidden_MD: Tensor, plan: DenoisePlan, device: torch.device
@@ -78,12 +78,12 @@ class _Draws:
     def __init__(self, s: Sampling, plan: DenoisePlan, device: torch.device) -> None:
         shape = plan.open.shape
         rows = torch.from_numpy(s.rows)
-        open_RL = torch.from_numpy(plan.open)
+        open_RW = torch.from_numpy(plan.open)
 
         def spread(values_S: Tensor) -> Tensor:
-            values_RL = torch.zeros(shape, dtype=values_S.dtype)
-            values_RL[rows] = values_S if values_S.ndim == 2 else values_S[:, None]
-            return values_RL[open_RL].to(device)
+            values_RW = torch.zeros(shape, dtype=values_S.dtype)
+            values_RW[rows] = values_S if values_S.ndim == 2 else values_S[:, None]
+            return values_RW[open_RW].to(device)
 
         self._temperature = spread(torch.from_numpy(s.temperature))
         self._top_k = spread(torch.from_numpy(s.top_k))

@@ -12,6 +12,7 @@ from raydiff.engine import Engine
 from raydiff.metrics import Recorder
 from raydiff.models.denoiser import Denoiser
 from raydiff.models.loading import random_denoiser
+from raydiff.request import RequestStats, StepStats
 from raydiff.spec import ModelSpec
 from raydiff.text import Tokenizer
 
@@ -26,6 +27,20 @@ def character_tokenizer(spec: ModelSpec) -> Tokenizer:
     backend.add_special_tokens(SPECIALS)
     backend.decoder = tokenizers.decoders.Fuse()
     return Tokenizer(backend, spec)
+
+
+class ListRecorder:
+    """Keeps every record."""
+
+    def __init__(self) -> None:
+        self.steps: list[StepStats] = []
+        self.requests: list[RequestStats] = []
+
+    def on_step(self, stats: StepStats) -> None:
+        self.steps.append(stats)
+
+    def on_request(self, stats: RequestStats) -> None:
+        self.requests.append(stats)
 
 
 MakeEngine = Callable[..., Engine]

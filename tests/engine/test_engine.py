@@ -9,22 +9,8 @@ from raydiff.engine import Engine
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.runner import Runner
 from raydiff.errors import Overloaded, PromptTooLong, UsageError
-from raydiff.request import Completion, Decoding, RequestStats, StepStats
-from tests.engine.conftest import MakeEngine
-
-
-class ListRecorder:
-    """Keeps every record."""
-
-    def __init__(self) -> None:
-        self.steps: list[StepStats] = []
-        self.requests: list[RequestStats] = []
-
-    def on_step(self, stats: StepStats) -> None:
-        self.steps.append(stats)
-
-    def on_request(self, stats: RequestStats) -> None:
-        self.requests.append(stats)
+from raydiff.request import Completion, Decoding
+from tests.engine.conftest import ListRecorder, MakeEngine
 
 
 def drain(engine: Engine) -> dict[str, Completion]:

@@ -15,7 +15,7 @@ from raydiff.models.bert import BertDenoiser
 from raydiff.models.denoiser import Denoiser
 from raydiff.models.loading import random_denoiser
 from raydiff.request import Completion, Decoding, GenerationRequest
-from tests.engine.conftest import LETTERS, MakeEngine, character_tokenizer
+from tests.engine.conftest import LETTERS, ListRecorder, MakeEngine, character_tokenizer
 
 MIX = (
     Decoding(),
@@ -35,7 +35,7 @@ PROMPTS = ("hello world", "a", "the quick brown fox jumps over the lazy dog", "z
 def ending_denoiser() -> BertDenoiser:
     """A model that often predicts the end token, so that texts end inside blocks."""
     model = random_denoiser(seed=10)
-    model.spec = replace(model.spec, end_bias=-1.0, end_threshold=0.5)
+    model.spec = replace(model.spec, end_bias=-1.0, end_threshold=0.5, drop_after_end=True)
     return model
 
 
@@ -234,3 +234,25 @@ def test_random_seeds_differ_between_requests(engine: Engine) -> None:
     random.seed(0)
     texts = {c.text for c in engine.generate(["hello"] * 6, Decoding(temperature=2.0))}
     assert len(texts) > 1
+
+
+@pytest.mark.parametrize("decoding", MIX, ids=range(len(MIX)))
+def test_dropped_positions_are_dropped_with_and_without_a_cache(
+    ending_denoiser: BertDenoiser, decoding: Decoding
+) -> None:
+    def texts(cache: str) -> list[str]:
+        engine = Engine(ending_denoiser, character_tokenizer(ending_denoiser.spec))
+        return [c.text for c in engine.generate(PROMPTS, replace(decoding, cache=cache))]
+
+    assert texts("auto") == texts("none")
+
+
+def test_positions_after_a_committed_end_are_not_computed(ending_denoiser: BertDenoiser) -> None:
+    """Fewer positions than rows times block length, and pinned text is never among the dropped."""
+    recorder = ListRecorder()
+    engine = Engine(ending_denoiser, character_tokenizer(ending_denoiser.spec), None, recorder)
+    engine.generate(PROMPTS)
+    denoise = [s for s in recorder.steps if s.kind == "denoise"]
+    assert any(s.positions < s.rows * 16 for s in denoise)
+    request = replace(engine.request("hello"), pinned=((14, 20),))
+    assert run(engine, [request])[request.request_id].token_ids[14] == 20
