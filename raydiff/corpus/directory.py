@@ -20,8 +20,8 @@ from raydiff.config import CorpusSettings
 from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
 from raydiff.corpus.files import TEMP_PREFIX, DirectoryLock, Folder, local_path
 from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
-from raydiff.corpus.inputs import Inputs, read_inputs
-from raydiff.corpus.plan import PLAN_NAME, Shard, load_plan, make_plan, save_plan
+from raydiff.corpus.inputs import Inputs, count_repeated_ids, read_inputs
+from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_plan, save_plan
 from raydiff.errors import InputError, RunConflict, UsageError
 from raydiff.request import Decoding
 from raydiff.spec import load_spec
@@ -39,15 +39,14 @@ class RunDirectory:
     """Resolved for the model, without a seed."""
     inputs: Inputs
     folder: Folder
-    fingerprint: dict[str, Any]
-    shards: tuple[Shard, ...]
+    plan: Plan
     committed: dict[str, Part]
     """Parts that were there when the directory was opened, by shard id."""
 
     @property
     def pending(self) -> list[Shard]:
         """Shards still to be summarised, in input order."""
-        return [shard for shard in self.shards if shard.shard_id not in self.committed]
+        return [shard for shard in self.plan.shards if shard.shard_id not in self.committed]
 
     @property
     def finished(self) -> bool:
@@ -89,7 +88,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     folder = Folder(_output_path(settings, inputs))
     folder.make()
     with DirectoryLock(folder):
-        shards = _plan(folder, settings, inputs, fingerprint)
+        plan = _plan(folder, settings, inputs, fingerprint)
         folder.make(ERRORS_FOLDER)
         for under in ("", ERRORS_FOLDER):
             folder.remove_leftovers(under)
@@ -98,9 +97,8 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
             decoding=resolved,
             inputs=inputs,
             folder=folder,
-            fingerprint=fingerprint,
-            shards=tuple(shards),
-            committed=_committed(folder, shards),
+            plan=plan,
+            committed=_committed(folder, plan),
         )
         if run.pending:
             folder.delete(SUCCESS_NAME)
@@ -121,15 +119,19 @@ def _output_path(settings: CorpusSettings, inputs: Inputs) -> Path:
 
 def _plan(
     folder: Folder, settings: CorpusSettings, inputs: Inputs, fingerprint: dict[str, Any]
-) -> list[Shard]:
+) -> Plan:
     if folder.exists(PLAN_NAME):
-        shards, saved = load_plan(folder)
-        require_same(saved, fingerprint, str(folder.root))
-        return shards
+        plan = load_plan(folder)
+        require_same(plan.fingerprint, fingerprint, str(folder.root))
+        return plan
     _require_empty(folder)
-    shards = make_plan(inputs.files, settings.shard_rows)
-    save_plan(folder, shards, fingerprint)
-    return shards
+    plan = Plan(
+        shards=tuple(cut_into_shards(inputs.files, settings.shard_rows)),
+        fingerprint=fingerprint,
+        repeated_ids=count_repeated_ids(inputs),
+    )
+    save_plan(folder, plan)
+    return plan
 
 
 def _require_empty(folder: Folder) -> None:
@@ -142,8 +144,8 @@ def _require_empty(folder: Folder) -> None:
         )
 
 
-def _committed(folder: Folder, shards: list[Shard]) -> dict[str, Part]:
-    planned = {shard.shard_id: shard for shard in shards}
+def _committed(folder: Folder, plan: Plan) -> dict[str, Part]:
+    planned = {shard.shard_id: shard for shard in plan.shards}
     committed = settle_parts(folder)
     for part in committed.values():
         shard = planned.get(part.shard_id)

@@ -25,7 +25,7 @@ MAX_SHARD_TEXT_BYTES = 8 * 2**20
 """A shard's text and tokens (about ten times its bytes) are in memory at once, so large documents
 make shards of fewer rows."""
 
-_FINGERPRINT_KEY = b"raydiff.fingerprint"
+_METADATA_KEY = b"raydiff.plan"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def make_plan(
+def cut_into_shards(
     files: Sequence[InputFile],
     shard_rows: int,
     max_text_bytes: int = MAX_SHARD_TEXT_BYTES,
@@ -114,26 +114,37 @@ def _shard(position: int, file: str, span: _Span) -> Shard:
     return Shard(shard_id=f"{position:06d}-{digest}", file=file, **asdict(span))
 
 
-def save_plan(folder: Folder, shards: Sequence[Shard], fingerprint: dict[str, Any]) -> None:
-    """Write the plan and the run's fingerprint in one atomic step: from here the run exists."""
-    table = pa.Table.from_pylist([asdict(shard) for shard in shards], schema=_SCHEMA)
-    metadata = {_FINGERPRINT_KEY: json.dumps(fingerprint, sort_keys=True).encode()}
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run has to do, settled when its directory was begun."""
+
+    shards: tuple[Shard, ...]
+    fingerprint: dict[str, Any]
+    repeated_ids: int | None
+    """Rows of the input whose id an earlier row has; `None` if that was not counted."""
+
+
+def save_plan(folder: Folder, plan: Plan) -> None:
+    """Write the plan in one atomic step: from here the run exists."""
+    table = pa.Table.from_pylist([asdict(shard) for shard in plan.shards], schema=_SCHEMA)
+    header = {"fingerprint": plan.fingerprint, "repeated_ids": plan.repeated_ids}
+    metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True).encode()}
     buffer = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata(metadata), buffer)
     folder.put(PLAN_NAME, buffer.getvalue())
 
 
-def load_plan(folder: Folder) -> tuple[list[Shard], dict[str, Any]]:
-    """The saved shards and the fingerprint they were made for.
+def load_plan(folder: Folder) -> Plan:
+    """The saved plan.
 
     Raises:
         RunConflict: `plan.parquet` is not one of raydiff's.
     """
     try:
         table = pq.read_table(pa.BufferReader(folder.read(PLAN_NAME)))
-        fingerprint = json.loads(table.schema.metadata[_FINGERPRINT_KEY])
-        shards = [Shard(**row) for row in table.to_pylist()]
+        header = json.loads((table.schema.metadata or {})[_METADATA_KEY])
+        shards = tuple(Shard(**row) for row in table.to_pylist())
+        return Plan(shards=shards, **header)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         message = f"output: {folder.path(PLAN_NAME)} is not a raydiff plan: {error}."
         raise RunConflict(message, "output") from error
-    return shards, fingerprint

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,8 +19,8 @@ from raydiff.corpus.inputs import Columns
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import CorruptRows, Rejected, ShardReader, decode_texts
 from raydiff.corpus.rows import output_tables
-from raydiff.corpus.work import Ask, ShardWork, WorkSettings
-from raydiff.errors import ClusterError, RaydiffError
+from raydiff.corpus.work import Ask, Call, ShardWork, WorkSettings
+from raydiff.errors import ClusterError, DeadlineExceeded, Overloaded, RaydiffError
 from raydiff.request import Completion, GenerationRequest
 from raydiff.text import Tokenizer
 
@@ -60,13 +61,35 @@ class ShardReport:
         return cls(**{**fields, "totals": Totals(**fields["totals"])})
 
 
-class ShardProcessor:
-    """Summarises and commits shards; several may run at once on one event loop.
+class CallGate:
+    """Bounds the calls in flight, first come, first served; a suspect call has it to itself.
 
-    All shards share the calls in flight. A shard queues all its calls at once and the semaphore
-    is first come, first served, so the next shard's calls fill in as this one's run out and the
-    replicas stay busy across the boundary.
+    A shard queues all its calls at once, so the next shard's calls fill in as this one's run out
+    and the replicas stay busy across the boundary.
     """
+
+    def __init__(self, calls: int) -> None:
+        self._permits = asyncio.Semaphore(calls)
+        self._calls = calls
+        self._alone = asyncio.Lock()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """One of the calls in flight."""
+        async with self._permits:
+            yield
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """The only call in flight."""
+        async with self._alone, AsyncExitStack() as held:
+            for _ in range(self._calls):
+                await held.enter_async_context(self._permits)
+            yield
+
+
+class ShardProcessor:
+    """Summarises and commits shards; several may run at once on one event loop."""
 
     def __init__(
         self,
@@ -76,17 +99,20 @@ class ShardProcessor:
         columns: Columns,
         tokenizer: Tokenizer,
         generator: Generator,
+        suspect_generator: Generator,
         settings: WorkSettings,
         calls_in_flight: int,
         call_timeout_s: float,
     ) -> None:
+        """`suspect_generator` takes calls that may break a replica; it should not try again."""
         self._reader = ShardReader(input_root, columns)
         self._output = output
         self._columns = columns
         self._tokenizer = tokenizer
         self._generator = generator
+        self._suspect_generator = suspect_generator
         self._settings = settings
-        self._calls = asyncio.Semaphore(calls_in_flight)
+        self._gate = CallGate(calls_in_flight)
         self._call_timeout_s = call_timeout_s
 
     async def process(self, shard: Shard) -> ShardReport:
@@ -120,7 +146,7 @@ class ShardProcessor:
         schema = self._reader.schema(shard)
         return pa.table([pa.nulls(shard.rows, f.type) for f in schema], schema=schema)
 
-    async def _send_all(self, work: ShardWork, calls: Sequence[Sequence[Ask]]) -> None:
+    async def _send_all(self, work: ShardWork, calls: Sequence[Call]) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
@@ -128,23 +154,21 @@ class ShardProcessor:
         except* RaydiffError as failures:
             raise failures.exceptions[0] from failures
 
-    async def _send(self, work: ShardWork, call: Sequence[Ask]) -> None:
-        async with self._calls:
-            asks = [ask for ask in call if work.wanted(ask)]
+    async def _send(self, work: ShardWork, call: Call) -> None:
+        generator = self._suspect_generator if call.suspect else self._generator
+        async with self._gate.alone() if call.suspect else self._gate.shared():
+            asks = [ask for ask in call.asks if work.wanted(ask)]
             if not asks:
                 return
             requests = [work.request(ask) for ask in asks]
             try:
-                completions = await self._generator.generate(
-                    requests, timeout_s=self._call_timeout_s
-                )
-                pairs = list(zip(asks, completions, strict=True))
+                completions = await generator.generate(requests, timeout_s=self._call_timeout_s)
             except Exception as error:
                 # Whatever a replica raises must cost these documents at most, not the run.
                 for ask in asks:
-                    work.fail(ask, type(error).__name__, _one_line(error), by_service=True)
+                    _fail(work, ask, error)
                 return
-        for ask, completion in pairs:
+        for ask, completion in zip(asks, completions, strict=True):
             work.succeed(ask, completion)
 
     def _finish(
@@ -174,6 +198,12 @@ def _require_service(work: ShardWork, shard: Shard) -> None:
             f"attempts, the last with {last.error_type}: {last.message} The shard is not "
             "committed; run the same command again once the service is well."
         )
+
+
+def _fail(work: ShardWork, ask: Ask, error: Exception) -> None:
+    # A full queue or a late answer says nothing about the documents.
+    suspect = not isinstance(error, DeadlineExceeded | Overloaded)
+    work.fail(ask, type(error).__name__, _one_line(error), by_service=True, suspect=suspect)
 
 
 def _one_line(error: BaseException) -> str:

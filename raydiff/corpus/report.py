@@ -74,8 +74,8 @@ def started_report(run: RunDirectory, session: Session) -> dict[str, Any]:
         "output": run.settings.output,
         "model": run.settings.model,
         "started_at": session.started_at,
-        "settings": run.settings.model_dump(),
-        "fingerprint": run.fingerprint,
+        "settings": run.settings.model_dump(mode="json"),
+        "fingerprint": run.plan.fingerprint,
         "versions": versions(),
     }
 
@@ -85,7 +85,6 @@ def finished_report(
     parts: Mapping[str, Part],
     details: Iterable[PartDetails],
     session: Session,
-    repeated_ids: int | None,
 ) -> dict[str, Any]:
     """`_run.json` of a run whose shards are all committed."""
     totals = Totals()
@@ -102,7 +101,7 @@ def finished_report(
         "summarized": sum(part.rows for part in parts.values()),
         "failed": failed,
         "error_types": dict(sorted(error_types.items())),
-        "repeated_ids": repeated_ids,
+        "repeated_ids": run.plan.repeated_ids,
         "shards": len(parts),
         "prompt_tokens": totals.prompt_tokens,
         "output_tokens": totals.completion_tokens,

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ray
 import ray.data
-from ray.data import ActorPoolStrategy, DataContext
+from ray.data import ActorPoolStrategy
 
 from raydiff.config import ModelSettings
-from raydiff.corpus.closing import close, count_repeated_ids
+from raydiff.corpus.closing import close
 from raydiff.corpus.directory import RunDirectory
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardReport
 from raydiff.corpus.report import Session, started_report
-from raydiff.corpus.worker import ShardWorker, WorkerJob, decode_reports, encode_task
-from raydiff.errors import ClusterError, RaydiffError
+from raydiff.corpus.worker import (
+    REPORT_COLUMN,
+    ShardWorker,
+    WorkerJob,
+    decode_report,
+    encode_task,
+)
+from raydiff.errors import ClusterError
 
 MAX_TASKS = 4096
 """Each task is an object in the driver's store; larger plans put several shards in a task."""
 
 WORKER_CPUS = 0.1
-_NO_PROGRESS_S = 24 * 3600.0
+_NO_LIMIT = -1
 
 
 def execute(
@@ -43,12 +48,10 @@ def execute(
     """
     session = Session()
     run.write_report(started_report(run, session))
-    with ThreadPoolExecutor(1) as pool:
-        repeated = pool.submit(count_repeated_ids, run.inputs)
-        for report in _reports(run, replicas):
-            session.add(report)
-            on_progress(session)
-        return close(run, session, repeated.result())
+    for report in _reports(run, replicas):
+        session.add(report)
+        on_progress(session)
+    return close(run, session)
 
 
 def _reports(run: RunDirectory, replicas: int) -> Iterator[ShardReport]:
@@ -57,26 +60,29 @@ def _reports(run: RunDirectory, replicas: int) -> Iterator[ShardReport]:
         return
     tasks = [encode_task(shards) for shards in group_shards(pending)]
     workers = min(run.settings.workers or replicas, len(tasks))
-    context = DataContext.get_current().copy()
-    context.enable_progress_bars = False
-    # A shard of long documents may take longer than Ray Data's half hour without a row.
-    context.execution_no_progress_timeout_s = _NO_PROGRESS_S
-    with DataContext.current(context):
-        dataset = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
-            ShardWorker,
-            fn_constructor_kwargs={"job": _job(run)},
-            batch_size=1,
-            num_cpus=WORKER_CPUS,
-            compute=ActorPoolStrategy(
-                size=workers,
-                max_concurrent_calls_per_actor=run.settings.shards_in_flight,
-                max_tasks_in_flight_per_actor=2 * run.settings.shards_in_flight,
-            ),
-        )
-        try:
-            yield from decode_reports(dataset.iter_rows())
-        except (ray.exceptions.RayError, RuntimeError) as error:
-            raise _reason(error) from error
+    dataset = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
+        ShardWorker,
+        fn_constructor_kwargs={"job": _job(run)},
+        batch_size=1,
+        num_cpus=WORKER_CPUS,
+        compute=ActorPoolStrategy(
+            size=workers,
+            max_concurrent_calls_per_actor=run.settings.shards_in_flight,
+            max_tasks_in_flight_per_actor=2 * run.settings.shards_in_flight,
+        ),
+    )
+    dataset.context.enable_progress_bars = False
+    # A shard of long documents may take longer than Ray Data waits for a row; calls have deadlines.
+    dataset.context.execution_no_progress_timeout_s = _NO_LIMIT
+    try:
+        for row in dataset.iter_rows():
+            yield decode_report(row[REPORT_COLUMN])
+    except (ray.exceptions.RayError, RuntimeError) as error:
+        first_line = str(error).strip().partition("\n")[0]
+        raise ClusterError(
+            f"the workers stopped: {type(error).__name__}: {first_line}. Committed shards "
+            "are kept; run the same command again to continue."
+        ) from error
 
 
 def group_shards(shards: Sequence[Shard], max_tasks: int = MAX_TASKS) -> list[list[Shard]]:
@@ -94,16 +100,3 @@ def _job(run: RunDirectory) -> WorkerJob:
         columns=run.inputs.columns,
         decoding=run.decoding,
     )
-
-
-def _reason(error: BaseException) -> RaydiffError:
-    """The error of ours that a worker raised, from inside Ray's wrappers."""
-    seen: BaseException | None = error
-    while seen is not None:
-        inner = getattr(seen, "cause", None)
-        for candidate in (seen, inner):
-            if isinstance(candidate, RaydiffError):
-                return candidate
-        seen = seen.__cause__ or (inner if isinstance(inner, BaseException) else None)
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return ClusterError(f"the workers stopped: {lines[-1]}")

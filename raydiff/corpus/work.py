@@ -2,8 +2,8 @@
 
 Rounds: `next_calls` says what to send now, `succeed` and `fail` take what came of it. A document
 longer than the model's context is cut into overlapping chunks; their summaries are summarised
-again until one is left. A request that fails is sent again alone, so that it cannot take its
-neighbours down twice, and after `max_attempts` its document has failed.
+again until one is left. A request that fails is sent again in a call of its own, and after
+`max_attempts` its document has failed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,20 @@ class Ask:
     prompt_ids: tuple[int, ...]
     attempts: int = 0
     """How often it was sent without success."""
+    suspect: bool = False
+    """Whether a replica broke while it worked on this and others: one of them is to blame."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """Requests that travel together."""
+
+    asks: tuple[Ask, ...]
+
+    @property
+    def suspect(self) -> bool:
+        """Whether nothing else should be in flight beside it."""
+        return any(ask.suspect for ask in self.asks)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +117,14 @@ class ShardWork:
         """Cost of all finished documents, failed ones included."""
         return sum((d.totals for d in self._documents.values()), Totals())
 
-    def next_calls(self) -> list[list[Ask]]:
+    def next_calls(self) -> list[Call]:
         """What to send now, longest prompts first and like beside like; empty when done."""
         asks, self._round = self._round, []
         asks.sort(key=lambda ask: len(ask.prompt_ids), reverse=True)
         fresh = [ask for ask in asks if not ask.attempts]
         size = self._settings.documents_per_call
-        calls = [fresh[i : i + size] for i in range(0, len(fresh), size)]
-        return calls + [[ask] for ask in asks if ask.attempts]
+        calls = [Call(asks=tuple(fresh[i : i + size])) for i in range(0, len(fresh), size)]
+        return calls + [Call(asks=(ask,)) for ask in asks if ask.attempts]
 
     def wanted(self, ask: Ask) -> bool:
         """Whether the ask's document can still be summarised."""
@@ -147,13 +161,22 @@ class ShardWork:
         if self.wanted(ask) and all(text is not None for text in texts):
             self._end_level(ask.row, [t for t in texts if t], completion.finish_reason)
 
-    def fail(self, ask: Ask, error_type: str, message: str, *, by_service: bool = False) -> None:
+    def fail(
+        self,
+        ask: Ask,
+        error_type: str,
+        message: str,
+        *,
+        by_service: bool = False,
+        suspect: bool = False,
+    ) -> None:
         """Take a failure: send again, or give the document up."""
         if not self.wanted(ask):
             return
         attempts = ask.attempts + 1
         if attempts < self._settings.max_attempts:
-            self._round.append(replace(ask, attempts=attempts))
+            again = replace(ask, attempts=attempts, suspect=ask.suspect or suspect)
+            self._round.append(again)
         else:
             self.failures[ask.row] = Failure(
                 error_type=error_type, message=message, attempts=attempts, by_service=by_service

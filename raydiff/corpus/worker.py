@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from raydiff.client import Client
+from raydiff.client import Client, RetryPolicy
 from raydiff.config import CorpusSettings
 from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import Columns
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardProcessor, ShardReport
 from raydiff.corpus.work import WorkSettings
-from raydiff.errors import ClusterError
+from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.metrics import DOCUMENTS, SHARDS, Backend, RayBackend
 from raydiff.request import Decoding
 from raydiff.text import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 TASK_COLUMN = "task"
 REPORT_COLUMN = "report"
@@ -45,9 +48,22 @@ def encode_task(shards: Sequence[Shard]) -> dict[str, str]:
     return {TASK_COLUMN: json.dumps([asdict(shard) for shard in shards])}
 
 
-def decode_reports(rows: Iterable[Mapping[str, Any]]) -> Iterable[ShardReport]:
-    """The reports in the rows that workers returned, as they come."""
-    return (ShardReport.from_json(row[REPORT_COLUMN]) for row in rows)
+def decode_report(text: str) -> ShardReport:
+    """The report that a worker returned.
+
+    Raises:
+        RaydiffError: the worker returned an error, which ends the run.
+    """
+    fields = json.loads(text)
+    if "error" in fields:
+        kind = InputError if fields["error"] == "InputError" else ClusterError
+        raise kind(fields["message"])
+    return ShardReport.from_json(text)
+
+
+def _encode_error(error: RaydiffError) -> str:
+    """Returned, not raised: Ray Data would bury the message in remarks of its own."""
+    return json.dumps({"error": type(error).__name__, "message": str(error)})
 
 
 class ShardWorker:
@@ -66,6 +82,7 @@ class ShardWorker:
             columns=job.columns,
             tokenizer=Tokenizer.load(settings.model),
             generator=Client.connect(job.served_name),
+            suspect_generator=Client.connect(job.served_name, retry=RetryPolicy(max_deaths=1)),
             settings=WorkSettings(
                 decoding=job.decoding,
                 seed=settings.seed,
@@ -77,21 +94,28 @@ class ShardWorker:
         )
 
     async def __call__(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Process the tasks of a batch, shard by shard in order."""
+        """Process the tasks of a batch, shard by shard in order, up to the first error."""
         reports: list[str] = []
-        for task in batch[TASK_COLUMN]:
-            for fields in json.loads(task):
-                report = await self._process(Shard(**fields))
-                self._count(report)
-                reports.append(report.to_json())
+        try:
+            shards = (Shard(**fields) for task in batch[TASK_COLUMN] for fields in json.loads(task))
+            for shard in shards:
+                report = await self._process(shard)
+                reports.append(report)
+        except RaydiffError as error:
+            reports.append(_encode_error(error))
         return {REPORT_COLUMN: np.array(reports, dtype=object)}
 
-    async def _process(self, shard: Shard) -> ShardReport:
+    async def _process(self, shard: Shard) -> str:
         try:
-            return await self._processor.process(shard)
-        except asyncio.CancelledError as error:
-            # Ray Data reports an escaping CancelledError as an unrelated TypeError.
-            raise ClusterError(f"the worker of shard {shard.shard_id} was cancelled.") from error
+            report = await self._processor.process(shard)
+        except RaydiffError:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            _log.exception("Shard %s failed.", shard.shard_id)
+            message = f"shard {shard.shard_id}: the worker failed with {error!r}."
+            raise ClusterError(message) from error
+        self._count(report)
+        return report.to_json()
 
     def _count(self, report: ShardReport) -> None:
         for outcome, amount in (("summarized", report.rows), ("failed", report.errors)):

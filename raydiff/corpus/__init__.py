@@ -1,0 +1,1 @@
+"""Corpus jobs: shards of Parquet become documents, summaries and committed parts."""
