@@ -91,7 +91,7 @@ def banner(app: RunningApp) -> str:
         (
             f"Serving {', '.join(app.models)} at {app.url}/v1",
             f"Metrics at {app.metrics_url}",
-            f"Jobs find it with RAY_ADDRESS={app.address}",
+            f"Other commands find it with RAY_ADDRESS={app.address}",
             "Try:",
             f"  curl {app.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
             "Ctrl-C ends it.",

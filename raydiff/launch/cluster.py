@@ -13,7 +13,8 @@ from ray.exceptions import RayError
 
 from raydiff.config import ServeSettings, ray_address
 from raydiff.errors import ClusterError
-from raydiff.launch.ports import answers, require_free
+from raydiff.launch.ports import require_free
+from raydiff.launch.probe import probe
 from raydiff.launch.signals import restore_terminate
 
 log = logging.getLogger(__name__)
@@ -73,9 +74,9 @@ def join_cluster(*, cpus: int, endpoint: ServeSettings, metrics_port: int | None
 def _recorded_address() -> str | None:
     """The live cluster that `ray start` recorded; Ray leaves the record when it is killed."""
     address = read_ray_address()
-    if address and not answers(address):
+    if address and probe(address) == "none":
         log.warning(
-            "Ray recorded a cluster at %s, but nothing answers there; starting a local one. "
+            "Ray recorded a cluster at %s, but none answers there; starting a local one. "
             "Remove the record with `ray stop`.",
             address,
         )
@@ -91,8 +92,14 @@ def _connect(address: str, named: bool) -> None:
             f"{source}: expected host:port, got a client or dashboard address. Run this on a "
             "node of the cluster, or send it there with `ray job submit`."
         )
-    if address != _ANY and not answers(address):
-        raise ClusterError(f"{source}: nothing answers there. {remedy}")
+    answer = "ready" if address == _ANY else probe(address)
+    if answer == "none":
+        raise ClusterError(f"{source}: no Ray cluster answers there. {remedy}")
+    if answer == "locked":
+        raise ClusterError(
+            f"{source}: that cluster wants an authentication token. Set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH."
+        )
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except RuntimeError as error:

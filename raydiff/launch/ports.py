@@ -1,4 +1,4 @@
-"""Local TCP ports: is one free, does something answer."""
+"""Local TCP ports: is one free."""
 
 from __future__ import annotations
 
@@ -34,16 +34,6 @@ def free_port(host: str) -> int:
     """A port that is free now."""
     with socket.create_server((host, 0), family=_family(host)) as server:
         return int(server.getsockname()[1])
-
-
-def answers(address: str, timeout_s: float = 3.0) -> bool:
-    """Whether something accepts connections at `host:port`."""
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s):
-            return True
-    except (OSError, ValueError):
-        return False
 
 
 def _family(host: str) -> socket.AddressFamily:
