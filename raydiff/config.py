@@ -127,6 +127,11 @@ def usable_cores() -> int:
     return max(1, len(os.sched_getaffinity(0)))
 
 
+def in_submitted_job() -> bool:
+    """Whether this process is the entry point of a `ray job submit`."""
+    return "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ
+
+
 def ray_address() -> str | None:
     """Address of the Ray cluster that `RAY_ADDRESS` names, if any."""
     return os.environ.get("RAY_ADDRESS") or None

@@ -80,6 +80,17 @@ def started_report(run: RunDirectory, session: Session) -> dict[str, Any]:
     }
 
 
+def stopped_report(run: RunDirectory, session: Session, error: BaseException) -> dict[str, Any]:
+    """`_run.json` of a run that ended early and can be continued."""
+    return {
+        **started_report(run, session),
+        "status": "stopped",
+        "finished_at": _now(),
+        "reason": f"{type(error).__name__}: {error}".rstrip(": "),
+        "session": session.to_dict(),
+    }
+
+
 def finished_report(
     run: RunDirectory,
     parts: Mapping[str, Part],

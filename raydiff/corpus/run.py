@@ -7,14 +7,15 @@ from typing import Any
 
 import ray
 import ray.data
+from ray import serve
 from ray.data import ActorPoolStrategy
 
-from raydiff.config import ModelSettings
+from raydiff.config import APP_NAME, ModelSettings, deployment_name
 from raydiff.corpus.closing import close
 from raydiff.corpus.directory import RunDirectory
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardReport
-from raydiff.corpus.report import Session, started_report
+from raydiff.corpus.report import Session, started_report, stopped_report
 from raydiff.corpus.worker import (
     REPORT_COLUMN,
     ShardWorker,
@@ -32,7 +33,10 @@ _NO_LIMIT = -1
 
 
 def execute(
-    run: RunDirectory, *, replicas: int, on_progress: Callable[[Session], None]
+    run: RunDirectory,
+    on_progress: Callable[[Session], None],
+    *,
+    app_name: str = APP_NAME,
 ) -> dict[str, Any]:
     """Summarise the pending shards on the app that serves the model, then close the run.
 
@@ -48,21 +52,26 @@ def execute(
     """
     session = Session()
     run.write_report(started_report(run, session))
-    for report in _reports(run, replicas):
-        session.add(report)
-        on_progress(session)
-    return close(run, session)
+    try:
+        for report in _reports(run, app_name):
+            session.add(report)
+            on_progress(session)
+        return close(run, session)
+    except BaseException as error:
+        run.write_report(stopped_report(run, session, error))
+        raise
 
 
-def _reports(run: RunDirectory, replicas: int) -> Iterator[ShardReport]:
+def _reports(run: RunDirectory, app_name: str) -> Iterator[ShardReport]:
     pending = run.pending
     if not pending:
         return
+    job = _job(run, app_name)
     tasks = [encode_task(shards) for shards in group_shards(pending)]
-    workers = min(run.settings.workers or replicas, len(tasks))
+    workers = min(run.settings.workers or _running_replicas(job), len(tasks))
     dataset = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
         ShardWorker,
-        fn_constructor_kwargs={"job": _job(run)},
+        fn_constructor_kwargs={"job": job},
         batch_size=1,
         num_cpus=WORKER_CPUS,
         compute=ActorPoolStrategy(
@@ -72,6 +81,7 @@ def _reports(run: RunDirectory, replicas: int) -> Iterator[ShardReport]:
         ),
     )
     dataset.context.enable_progress_bars = False
+    dataset.context.print_on_execution_start = False
     # A shard of long documents may take longer than Ray Data waits for a row; calls have deadlines.
     dataset.context.execution_no_progress_timeout_s = _NO_LIMIT
     try:
@@ -91,12 +101,21 @@ def group_shards(shards: Sequence[Shard], max_tasks: int = MAX_TASKS) -> list[li
     return [list(shards[i : i + size]) for i in range(0, len(shards), size)] if size else []
 
 
-def _job(run: RunDirectory) -> WorkerJob:
+def _job(run: RunDirectory, app_name: str) -> WorkerJob:
     return WorkerJob(
         settings=run.settings,
         served_name=ModelSettings(model=run.settings.model).served_name,
+        app_name=app_name,
         input_root=run.inputs.root,
         output=run.folder.root,
         columns=run.inputs.columns,
         decoding=run.decoding,
     )
+
+
+def _running_replicas(job: WorkerJob) -> int:
+    application = serve.status().applications.get(job.app_name)
+    deployment = application and application.deployments.get(deployment_name(job.served_name))
+    if not deployment:
+        raise ClusterError(f"No application {job.app_name!r} serves {job.served_name!r} here.")
+    return max(1, deployment.replica_states.get("RUNNING", 0))

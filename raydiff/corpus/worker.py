@@ -36,6 +36,7 @@ class WorkerJob:
 
     settings: CorpusSettings
     served_name: str
+    app_name: str
     input_root: Path
     output: Path
     columns: Columns
@@ -81,8 +82,10 @@ class ShardWorker:
             output=Folder(job.output),
             columns=job.columns,
             tokenizer=Tokenizer.load(settings.model),
-            generator=Client.connect(job.served_name),
-            suspect_generator=Client.connect(job.served_name, retry=RetryPolicy(max_deaths=1)),
+            generator=Client.connect(job.served_name, job.app_name),
+            suspect_generator=Client.connect(
+                job.served_name, job.app_name, retry=RetryPolicy(max_deaths=1)
+            ),
             settings=WorkSettings(
                 decoding=job.decoding,
                 seed=settings.seed,

@@ -55,7 +55,7 @@ def run_corpus(toy_model: str, asked: object) -> RunCorpus:
         defaults: dict[str, Any] = {"model": toy_model, "shard_rows": 10, "call_timeout_s": 60}
         settings = CorpusSettings(input=str(source), output=str(output), **{**defaults, **options})
         with open_run(settings, Decoding(steps=2)) as opened:
-            return execute(opened, replicas=1, on_progress=lambda session: None)
+            return execute(opened, lambda session: None)
 
     return run
 
@@ -165,7 +165,7 @@ def test_a_worker_that_dies_loses_and_repeats_nothing(
             os.kill(killed[0], 9)
 
     with open_run(settings, Decoding()) as opened:
-        report = execute(opened, replicas=1, on_progress=kill_one_worker)
+        report = execute(opened, kill_one_worker)
     good, bad = read_outputs(tmp_path / "out")
     assert killed
     assert (len(good), len(bad), report["summarized"]) == (60, 0, 60)
