@@ -97,6 +97,8 @@ class Recompute:
         shares = quotas(min(length, beyond), d.steps) if d.steps else ()
         step = 0
         while bool(is_open.any()):
+            if self.spec.drop_after_end:
+                blocks[:, -length:].masked_fill_(_after_end(block, is_open, end_id), PAD_BLOCK)
             candidates, confidence = self._candidates(tokens, positions, blocks, length)
             at_least = is_open.new_full(
                 (len(tokens),), shares[step] if shares else 1, dtype=torch.int64
@@ -106,7 +108,7 @@ class Recompute:
             commit |= self._end_run(torch.where(is_open, candidates, block), confidence, is_open)
             block[commit] = candidates[commit]
             is_open &= ~commit
-            after = ((block == end_id) & ~is_open).cumsum(dim=1) > 0
+            after = _after_end(block, is_open, end_id)
             block[after & is_open] = end_id
             is_open &= ~after
             step += 1
@@ -142,6 +144,12 @@ class Recompute:
     def _until_end(self, row: list[int]) -> tuple[int, ...]:
         ends = [i for i, token in enumerate(row) if token in self.spec.end_ids]
         return tuple(row[: ends[0]] if ends else row)
+
+
+def _after_end(block: Tensor, is_open: Tensor, end_id: int) -> Tensor:
+    """Positions after the first committed end token of each row."""
+    is_end = (block == end_id) & ~is_open
+    return (is_end.cumsum(dim=1) - is_end.long()) > 0
 
 
 def _check_supported(d: Decoding) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from raydiff.bench.references import Recompute
+from raydiff.config import EngineSettings
 from raydiff.engine import Engine
 from raydiff.request import Decoding
 
@@ -19,14 +22,27 @@ DOCUMENTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def engine(tiny_checkpoint: Path) -> Engine:
-    return Engine.load(tiny_checkpoint, device="cpu", dtype="fp32")
+@pytest.fixture(scope="module", params=[True, False], ids=["drops-after-end", "keeps"])
+def checkpoint(
+    request: pytest.FixtureRequest, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The tiny model, with and without `drop_after_end`."""
+    folder = tmp_path_factory.mktemp("reference") / "model"
+    shutil.copytree(tiny_checkpoint, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["raydiff"]["drop_after_end"] = request.param
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 @pytest.fixture(scope="module")
-def recompute(tiny_checkpoint: Path) -> Recompute:
-    return Recompute(str(tiny_checkpoint), device=torch.device("cpu"), dtype=torch.float32)
+def engine(checkpoint: Path) -> Engine:
+    return Engine.load(checkpoint, device="cpu", dtype="fp32", settings=EngineSettings(threads=1))
+
+
+@pytest.fixture(scope="module")
+def recompute(checkpoint: Path) -> Recompute:
+    return Recompute(str(checkpoint), device=torch.device("cpu"), dtype=torch.float32)
 
 
 @pytest.mark.parametrize(
