@@ -33,7 +33,7 @@ RAYDIFF_SECTION: dict[str, Any] = {
     "block_length": BLOCK_LENGTH,
     "max_new_tokens": CONTEXT_TOKENS - TARGET_POSITION,
     "target_position": TARGET_POSITION,
-    "end_bias": 0.0,
+    "end_bias": 1.0,
     "defaults": {"policy": "quota", "steps": 16, "max_tokens": BLOCK_LENGTH},
 }
 

@@ -30,16 +30,16 @@ CLIP_NORM = 1.0
 class TrainingSettings:
     """Everything that decides a run's weights, besides data and start."""
 
-    optimizer: str = "adamw"
+    optimizer: str = "muon"
     batch_rows: int = 48
     shards: int = 2
-    copies: int = 2
-    document_tokens: int = 128
-    peak_rate: float = 5e-4
-    warmup_steps: int = 150
+    copies: int = 3
+    document_tokens: int = 96
+    peak_rate: float = 1e-3
+    warmup_steps: int = 50
     weight_decay: float = 0.01
     later_share: float = 0.15
-    short_share: float = 0.7
+    short_share: float = 0.75
     average_decay: float = 0.995
     seed: int = 0
     target_position: int = 448
