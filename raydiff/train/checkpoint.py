@@ -58,6 +58,8 @@ def export_model(work: Path, folder: Path, average: bool) -> None:
     model.to(torch.bfloat16).save_pretrained(str(folder))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copyfile(work / "start" / name, folder / name)
+    # safetensors writes for the owner alone, but a package's files are for everyone.
+    (folder / "model.safetensors").chmod(0o644)
     _write_section(folder, section)
 
 
