@@ -69,11 +69,11 @@ def run_corpus_bench(
     engine.warm_up()
     workload = load_workload(bench.input, engine.tokenizer, documents=bench.documents)
     seconds: dict[str, list[float]] = {"engine": [], "job": []}
-    with _written(workload.texts) as folder, _app(model):
-        _job_seconds(bench, folder, "warm-up")
+    with _written(workload.texts) as folder, _app(model) as app_name:
+        _job_seconds(bench, folder, "warm-up", app_name)
         for round_ in range(bench.repeats):
             seconds["engine"].append(_engine_seconds(engine, workload.texts))
-            seconds["job"].append(_job_seconds(bench, folder, f"round-{round_}"))
+            seconds["job"].append(_job_seconds(bench, folder, f"round-{round_}", app_name))
             progress(
                 f"round {round_ + 1}: "
                 + ", ".join(f"{k} {v[-1]:.1f} s" for k, v in seconds.items())
@@ -105,13 +105,13 @@ def _engine_seconds(engine: Engine, texts: tuple[str, ...]) -> float:
     return time.perf_counter() - started
 
 
-def _job_seconds(bench: CorpusBench, folder: Path, name: str) -> float:
+def _job_seconds(bench: CorpusBench, folder: Path, name: str, app_name: str) -> float:
     """Seconds from the first shard's reading to the last one's commit."""
     settings = CorpusSettings(
         input=str(folder / "documents.parquet"), output=str(folder / name), model=bench.model
     )
     with open_run(settings, Decoding()) as run:
-        report = execute(run, replicas=1, on_progress=lambda session: None)
+        report = execute(run, lambda session: None, app_name=app_name)
     return float(report["session"]["seconds"])
 
 
@@ -124,6 +124,6 @@ def _written(texts: tuple[str, ...]) -> Iterator[Path]:
 
 
 @contextmanager
-def _app(model: ModelSettings) -> Iterator[None]:
-    with running_app(AppSettings(models=(model,)), ServeSettings(port=0), reuse=False):
-        yield
+def _app(model: ModelSettings) -> Iterator[str]:
+    with running_app(AppSettings(models=(model,)), ServeSettings(port=0), reuse=False) as app:
+        yield app.app_name
