@@ -40,6 +40,8 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; errors are one line on stderr."""
     args = build_parser().parse_args(argv)
+    # Read by transformers, here and in Ray's workers: its bars would cut through our own output.
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     command = import_module(f"raydiff.cli.{args.command}")
     try:
         return int(command.run(args))

@@ -13,6 +13,7 @@ from raydiff.request import Completion, Decoding
 
 if TYPE_CHECKING:
     from raydiff.engine import Engine
+    from raydiff.engine.canvas import Canvas
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,14 +54,24 @@ def _watch(engine: Engine, text: str, decoding: Decoding) -> Completion:
 
     view = CanvasView(engine.tokenizer, engine.spec, sys.stderr)
     engine.submit(engine.request(text, decoding))
+    (canvas,) = engine.canvases()
     while True:
-        events = engine.step()
-        for snapshot in engine.canvases():
-            view.show(snapshot.tokens.tolist(), snapshot.open.tolist())
-        for event in events:
+        view.show(*_written(canvas))
+        for event in engine.step():
             if event.completion is not None:
+                view.show(*_written(canvas))
                 view.close(event.completion)
                 return event.completion
+
+
+def _written(canvas: Canvas) -> tuple[list[int], list[bool]]:
+    """Finished blocks and the current one: tokens, and which of them are open."""
+    from raydiff.engine.canvas import State
+
+    done = list(canvas.done)
+    if canvas.state is State.ENCODE_BLOCK or canvas.finish_reason == "length":
+        return done, [False] * len(done)  # the current block is among the finished ones
+    return done + canvas.tokens.tolist(), [False] * len(done) + canvas.open.tolist()
 
 
 def _record(completion: Completion) -> dict[str, Any]:

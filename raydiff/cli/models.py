@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         print(description["name"])
         for key, value in description.items():
             if key != "name":
-                print(f"  {key.replace('_', ' '):<22}{_shown(value)}")
+                print(f"  {key.replace('_', ' '):<20}{_shown(value)}")
     return 0
 
 
@@ -54,7 +54,7 @@ def describe(path_or_name: str) -> dict[str, Any]:
         "max_new_tokens": spec.max_new_tokens,
         "block_length": spec.block_length,
         "cache": "none" if spec.cache == "none" else f"{spec.cache} (exact)",
-        "cache_bytes_per_sequence": cache_bytes(spec, bytes_per_value=4),
+        "cache_bytes": cache_bytes(spec, bytes_per_value=4),
         "default_policy": defaults.policy,
         "default_steps": defaults.steps,
         "default_threshold": defaults.threshold,
