@@ -47,13 +47,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _number(parser, "--replicas", "model replicas, when none run yet (one per two cores)")
     _number(parser, "--threads", "CPU threads of each replica (all but one core, shared out)")
     _number(parser, "--workers", "processes that feed the replicas (one per replica)")
-    parser.add_argument(
-        "--shard-rows", type=int, default=256, metavar="N", help="rows per commit (256)"
-    )
+    _number(parser, "--shard-rows", "rows per commit (256)", default=256)
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
-    parser.add_argument(
-        "--metrics-port", type=int, metavar="PORT", help="port of the metrics to scrape"
-    )
+    _number(parser, "--metrics-port", "port of the metrics to scrape (any)")
     parser.add_argument(
         "--metrics-wait",
         type=float,
@@ -64,8 +60,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_decoding_arguments(parser)
 
 
-def _number(parser: argparse.ArgumentParser, flag: str, help_text: str) -> None:
-    parser.add_argument(flag, type=int, metavar="N", help=help_text)
+def _number(
+    parser: argparse.ArgumentParser, flag: str, help_text: str, default: int | None = None
+) -> None:
+    parser.add_argument(flag, type=int, metavar="N", default=default, help=help_text)
 
 
 def run(args: argparse.Namespace) -> int:

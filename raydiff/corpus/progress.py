@@ -33,6 +33,7 @@ class Progress:
         self._terminal = stream.isatty()
         self._clock = clock
         self._shown_s = clock()
+        self.update(Session())
 
     def update(self, session: Session) -> None:
         """Show the state after another shard was committed."""
@@ -41,7 +42,7 @@ class Progress:
         if self._terminal:
             self._stream.write(f"\r\x1b[K{self._bar(session)} {self._line(session)}")
             self._stream.flush()
-        elif last or now_s - self._shown_s >= _LINE_EVERY_S:
+        elif last or not session.shards or now_s - self._shown_s >= _LINE_EVERY_S:
             self._shown_s = now_s
             print(self._line(session), file=self._stream, flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ def _reports(run: RunDirectory, app_name: str) -> Iterator[ShardReport]:
     pending = run.pending
     if not pending:
         return
+    _quieten_ray_data()
     job = _job(run, app_name)
     tasks = [encode_task(shards) for shards in group_shards(pending)]
     workers = min(run.settings.workers or _running_replicas(job), len(tasks))
@@ -101,6 +103,15 @@ def group_shards(shards: Sequence[Shard], max_tasks: int = MAX_TASKS) -> list[li
     return [list(shards[i : i + size]) for i in range(0, len(shards), size)] if size else []
 
 
+def _quieten_ray_data() -> None:
+    """Keep Ray Data's remarks in its log files and off the terminal, where progress is shown."""
+    for handler in logging.getLogger("ray.data").handlers:
+        if isinstance(handler, logging.StreamHandler) and not isinstance(
+            handler, logging.FileHandler
+        ):
+            handler.setLevel(logging.ERROR)
+
+
 def _job(run: RunDirectory, app_name: str) -> WorkerJob:
     return WorkerJob(
         settings=run.settings,
@@ -118,4 +129,4 @@ def _running_replicas(job: WorkerJob) -> int:
     deployment = application and application.deployments.get(deployment_name(job.served_name))
     if not deployment:
         raise ClusterError(f"No application {job.app_name!r} serves {job.served_name!r} here.")
-    return max(1, deployment.replica_states.get("RUNNING", 0))
+    return max(1, int(deployment.replica_states.get("RUNNING", 0)))
