@@ -49,9 +49,11 @@ class Deployed:
 
 def running_applications() -> list[Deployed]:
     """All applications of the cluster's Serve, ours or not."""
+    client = _get_global_client(raise_if_no_controller_running=False)
+    details = {} if client is None else client.get_serve_details()["applications"]
     return [
-        Deployed(name=name, route=app.route_prefix, deployments=frozenset(app.deployments))
-        for name, app in _statuses().items()
+        Deployed(name=name, route=app["route_prefix"], deployments=frozenset(app["deployments"]))
+        for name, app in details.items()
     ]
 
 
