@@ -1,0 +1,231 @@
+"""A shard goes from its file to its commit; the service's troubles cost no document."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raydiff.corpus.commit import Totals, settle_parts
+from raydiff.corpus.files import Folder
+from raydiff.corpus.inputs import read_inputs
+from raydiff.corpus.plan import Shard, cut_into_shards
+from raydiff.corpus.process import CallGate, ShardProcessor, ShardReport
+from raydiff.corpus.work import WorkSettings
+from raydiff.errors import ClusterError, InputError
+from raydiff.request import Decoding
+
+from .conftest import WriteCorpus, read_outputs
+from .fakes import CRASH, POISON, FakeGenerator
+from .test_reading import spoil_pages
+
+
+class Bench:
+    """A processor over a corpus, with its generator at hand."""
+
+    def __init__(self, model: str, source: Path, output: Path, **options: Any) -> None:
+        inputs = read_inputs(
+            str(source), text="text", id_column=None, passed=options.pop("passed", ())
+        )
+        self.shards: list[Shard] = cut_into_shards(inputs.files, options.pop("shard_rows", 8))
+        self.folder = Folder(output)
+        self.folder.make("errors")
+        self.generator = FakeGenerator(model, options.pop("delay_s", 0.0))
+        self.processor = ShardProcessor(
+            input_root=inputs.root,
+            output=self.folder,
+            columns=inputs.columns,
+            tokenizer=self.generator.tokenizer,
+            generator=self.generator,
+            suspect_generator=self.generator,
+            settings=WorkSettings(
+                decoding=Decoding(max_tokens=16, steps=4),
+                seed=0,
+                documents_per_call=4,
+                max_attempts=3,
+            ),
+            calls_in_flight=options.pop("calls_in_flight", 3),
+            call_timeout_s=5,
+        )
+
+    async def run(self) -> list[ShardReport]:
+        return await asyncio.gather(*(self.processor.process(shard) for shard in self.shards))
+
+
+async def test_a_shard_becomes_rows_in_input_order(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    texts = ["long text " * 3, "b", "middling text", ""]
+    source = write_corpus(tmp_path / "a.parquet", texts, note=[1, 2, 3, 4])
+    bench = Bench(toy_model, source, tmp_path / "out", passed=("note",))
+    (report,) = await bench.run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert [(r["doc_id"], r["source_row"], r["note"]) for r in good] == [
+        ("a-0", 0, 1),
+        ("a-1", 1, 2),
+        ("a-2", 2, 3),
+    ]
+    assert list(good[0]) == [
+        *("doc_id", "source_file", "source_row", "note", "summary", "finish_reason"),
+        *("prompt_tokens", "completion_tokens", "forwards", "chunks"),
+    ]
+    assert bad == [
+        {
+            "doc_id": "a-3",
+            "source_file": "a.parquet",
+            "source_row": 3,
+            "error_type": "EmptyDocument",
+            "error_message": "The text is empty or only white space.",
+            "attempts": 0,
+        }
+    ]
+    assert (report.rows, report.errors) == (3, 1)
+    assert report.totals == Totals(
+        prompt_tokens=sum(r["prompt_tokens"] for r in good), completion_tokens=15, forwards=6
+    )
+
+
+async def test_without_an_id_column_ids_are_file_and_row(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "in" / "d" / "a.parquet", ["x", None], id_name=None)
+    await Bench(toy_model, source.parent.parent, tmp_path / "out").run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert [r["id"] for r in [*good, *bad]] == ["d/a.parquet:0", "d/a.parquet:1"]
+
+
+async def test_a_retried_shard_repeats_its_text(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"text {i}" for i in range(20)])
+    for out in ("one", "two"):
+        await Bench(toy_model, source, tmp_path / out, shard_rows=20).run()
+    await Bench(toy_model, source, tmp_path / "cut", shard_rows=3).run()
+    first, second, third = (read_outputs(tmp_path / out)[0] for out in ("one", "two", "cut"))
+    assert first == second == third
+
+
+async def test_calls_in_flight_are_bounded_over_all_shards(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"t {i}" for i in range(80)])
+    bench = Bench(toy_model, source, tmp_path / "out", delay_s=0.01)
+    await bench.run()
+    assert bench.generator.most_in_flight == 3
+
+
+async def test_the_next_shard_fills_in_as_one_runs_out(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    """Calls leave shard by shard, but the pipe is never empty between two shards."""
+    source = write_corpus(tmp_path / "a.parquet", [f"t {i}" for i in range(64)])
+    bench = Bench(toy_model, source, tmp_path / "out", delay_s=0.02, shard_rows=32)
+    await bench.run()
+    order = [call[0].request_id[:6] for call in bench.generator.calls]
+    assert order == sorted(order)
+
+
+async def test_a_document_of_one_megabyte_is_chunked_and_merged(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    text = "The quick brown fox jumps. " * 40_000
+    source = write_corpus(tmp_path / "a.parquet", ["small", text, "small too"])
+    await Bench(toy_model, source, tmp_path / "out").run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert bad == []
+    assert good[1]["chunks"] > len(text) / 64
+    assert good[1]["summary"]
+    assert [good[0]["chunks"], good[2]["chunks"]] == [1, 1]
+
+
+async def test_a_call_that_breaks_the_replica_costs_only_the_guilty_document(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    texts = [f"fine {i}" for i in range(16)]
+    texts[5] = f"{CRASH} here"
+    source = write_corpus(tmp_path / "a.parquet", texts)
+    bench = Bench(toy_model, source, tmp_path / "out", shard_rows=16, delay_s=0.005)
+    await bench.run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert [(r["source_row"], r["error_type"], r["attempts"]) for r in bad] == [
+        (5, "EngineError", 3)
+    ]
+    assert len(good) == 15
+
+
+async def test_a_suspect_runs_with_nothing_beside_it() -> None:
+    gate = CallGate(3)
+    running: list[str] = []
+    beside: list[list[str]] = []
+
+    async def normal(name: str) -> None:
+        async with gate.shared():
+            running.append(name)
+            await asyncio.sleep(0.01)
+            running.remove(name)
+
+    async def suspect() -> None:
+        async with gate.alone():
+            running.append("suspect")
+            await asyncio.sleep(0.01)
+            beside.append(list(running))
+            running.remove("suspect")
+
+    await asyncio.gather(
+        *(normal(str(i)) for i in range(5)), suspect(), suspect(), *(normal("x") for _ in range(3))
+    )
+    assert beside == [["suspect"], ["suspect"]]
+
+
+async def test_a_service_that_is_down_stops_the_run_instead_of_failing_documents(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"t {i}" for i in range(8)])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    bench.generator.down = True
+    with pytest.raises(ClusterError, match=r"all 8 documents.*the replica is down"):
+        await bench.run()
+    assert settle_parts(bench.folder) == {}
+
+
+async def test_documents_that_all_fail_by_themselves_are_error_rows(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"{POISON} {i}" for i in range(8)])
+    (report,) = await Bench(toy_model, source, tmp_path / "out").run()
+    assert (report.rows, report.errors) == (0, 8)
+
+
+async def test_rows_of_spoiled_pages_are_errors_and_the_rest_goes_on(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    texts = [f"text number {i}" for i in range(16)]
+    source = write_corpus(tmp_path / "a.parquet", texts, row_group_size=8)
+    bench = Bench(toy_model, source, tmp_path / "out")
+    spoil_pages(source)
+    await bench.run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert [r["source_row"] for r in good] == list(range(8, 16))
+    assert {(r["source_row"], r["error_type"]) for r in bad} == {
+        (i, "CorruptRows") for i in range(8)
+    }
+
+
+async def test_an_input_that_vanished_stops_the_run(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    source.unlink()
+    with pytest.raises(InputError, match="cannot be read any more"):
+        await bench.run()
+    assert settle_parts(bench.folder) == {}
+
+
+def test_a_report_crosses_as_a_string() -> None:
+    report = ShardReport(
+        shard_id="x", rows=1, errors=2, totals=Totals(forwards=3), started_s=1.5, finished_s=2.5
+    )
+    assert ShardReport.from_json(report.to_json()) == report
