@@ -11,7 +11,8 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -119,9 +120,10 @@ class Client:
         while True:
             started = False
             try:
-                async for event in self._stream_once(request, attempts):
-                    started = True
-                    yield event
+                async with aclosing(self._stream_once(request, attempts)) as events:
+                    async for event in events:
+                        started = True
+                        yield event
                 return
             except Exception as error:
                 if started:
@@ -155,7 +157,7 @@ class Client:
 
     async def _stream_once(
         self, request: GenerationRequest, attempts: _Attempts
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         handle = self._handle.options(stream=True)
         response = handle.stream.remote(request, attempts.left_s())
         done = False
