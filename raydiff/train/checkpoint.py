@@ -34,6 +34,8 @@ RAYDIFF_SECTION: dict[str, Any] = {
     "max_new_tokens": CONTEXT_TOKENS - TARGET_POSITION,
     "target_position": TARGET_POSITION,
     "end_bias": 1.0,
+    "end_threshold": 0.9,
+    "drop_after_end": True,
     "defaults": {"policy": "quota", "steps": 16, "max_tokens": BLOCK_LENGTH},
 }
 

@@ -1,8 +1,7 @@
-"""ROUGE of a model on a Parquet split, beside extraction baselines; `python -m
-raydiff.train.evaluate`.
+"""ROUGE of a model on a Parquet split, beside extraction baselines.
 
-ROUGE-1, ROUGE-2 and ROUGE-L F1 are `rouge-score`'s, in percent, mean over documents, without
-stemming unless asked.
+`python -m raydiff.train.evaluate --split test.parquet` decodes with the engine. ROUGE-1, ROUGE-2
+and ROUGE-L F1 are `rouge-score`'s, in percent, mean over documents, without stemming unless asked.
 """
 
 from __future__ import annotations
@@ -14,16 +13,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from rouge_score.rouge_scorer import RougeScorer
-from tokenizers import Tokenizer
 
-from raydiff.models.denoiser import Denoiser
-from raydiff.models.loading import load_denoiser
-from raydiff.spec import model_path
+from raydiff.config import EngineSettings
+from raydiff.engine import Engine
+from raydiff.request import Completion, Decoding
 from raydiff.train.corpus import evenly, read_split
-from raydiff.train.debian import Pair
-from raydiff.train.decode import ReferenceDecoding, decode
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
@@ -57,61 +52,60 @@ def baselines(texts: Sequence[str]) -> dict[str, list[str]]:
     }
 
 
-def summarise(
-    denoiser: Denoiser,
-    tokenizer: Tokenizer,
-    texts: Sequence[str],
-    how: ReferenceDecoding,
-    batch_rows: int = 64,
-) -> list[str]:
-    """One summary per text, by the reference decoder; long texts are cut at the model's context."""
-    spec = denoiser.spec
-    tokenizer.encode_special_tokens = True
+def summarise(engine: Engine, texts: Sequence[str], decoding: Decoding) -> list[Completion]:
+    """One completion per text, in order; a text beyond the model's context is cut."""
+    spec, tokenizer = engine.spec, engine.tokenizer
     room = spec.max_prompt_tokens - len(spec.prompt_prefix_ids) - len(spec.prompt_suffix_ids)
-    prompts = [
-        [*spec.prompt_prefix_ids, *encoding.ids[:room], *spec.prompt_suffix_ids]
-        for encoding in tokenizer.encode_batch(list(texts), add_special_tokens=False)
-    ]
+    prompts = [tokenizer.wrap(ids[:room]) for ids in tokenizer.encode_batch(texts)]
+    # Like lengths together: the engine admits in order and pads to the longest of a forward.
     order = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
-    summaries = [""] * len(prompts)
-    for start in range(0, len(order), batch_rows):
-        rows = order[start : start + batch_rows]
-        for row, tokens in zip(
-            rows, decode(denoiser, [prompts[r] for r in rows], how), strict=True
-        ):
-            summaries[row] = tokenizer.decode(tokens).strip()
-    return summaries
+    completions = engine.generate([prompts[row] for row in order], decoding)
+    return [done for _, done in sorted(zip(order, completions, strict=True), key=lambda x: x[0])]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Prints one JSON object: scores of the model and of the baselines."""
+    """Prints some summaries when asked to, then one JSON object of scores."""
     options = _parser().parse_args(argv)
-    torch.set_num_threads(options.threads)
-    pairs: list[Pair] = read_split(options.split)
-    if options.rows:
-        pairs = evenly(pairs, options.rows)
+    pairs = read_split(options.split)
+    pairs = evenly(pairs, options.rows) if options.rows else pairs
     texts, references = [p.text for p in pairs], [p.summary for p in pairs]
-    denoiser = load_denoiser(options.model, "cpu", options.dtype)
-    tokenizer = Tokenizer.from_file(str(model_path(options.model) / "tokenizer.json"))
-    bias = denoiser.spec.end_bias if options.end_bias is None else options.end_bias
-    how = ReferenceDecoding(steps=options.steps, block_length=options.block_length, end_bias=bias)
+    settings = EngineSettings(threads=options.threads)
+    engine = Engine.load(options.model, dtype=options.dtype, settings=settings)
+    decoding = Decoding(
+        steps=options.steps, threshold=options.threshold, block_length=options.block_length
+    )
     started = time.monotonic()
-    summaries = summarise(denoiser, tokenizer, texts, how)
+    completions = summarise(engine, texts, decoding)
     seconds = time.monotonic() - started
-    report = {
-        "documents": len(pairs),
-        "decoding": vars(how),
-        "seconds": round(seconds, 1),
-        "words": sum(len(s.split()) for s in summaries) / len(summaries),
-        "reference_words": sum(len(r.split()) for r in references) / len(references),
-        "model": rouge(summaries, references, options.stem),
-        "baselines": {n: rouge(p, references, options.stem) for n, p in baselines(texts).items()},
-    }
+    summaries = [completion.text.strip() for completion in completions]
     for pair, summary in list(zip(pairs, summaries, strict=True))[: options.show]:
         print(f"{pair.doc_id}: {first_words(pair.text, 30)}")
         print(f"  reference: {pair.summary}\n  model: {summary}")
+    report = {
+        "documents": len(pairs),
+        "end_bias": engine.spec.end_bias,
+        "steps": options.steps,
+        "threshold": options.threshold,
+        "forwards_per_document": _mean([done.usage.forwards for done in completions]),
+        "seconds": round(seconds, 1),
+        "words": _mean([len(summary.split()) for summary in summaries]),
+        "reference_words": _mean([len(reference.split()) for reference in references]),
+        "model": _rounded(rouge(summaries, references, options.stem)),
+        "baselines": {
+            name: _rounded(rouge(extracts, references, options.stem))
+            for name, extracts in baselines(texts).items()
+        },
+    }
     print(json.dumps(report))
     return 0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / max(len(values), 1), 2)
+
+
+def _rounded(scores: dict[str, float]) -> dict[str, float]:
+    return {kind: round(score, 2) for kind, score in scores.items()}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -120,9 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", default="summarizer")
     add("--split", type=Path, required=True, help="Parquet file with text and summary")
     add("--rows", type=int, default=0, help="only so many documents, evenly spaced")
-    add("--steps", type=int, default=16)
-    add("--block-length", type=int, default=32)
-    add("--end-bias", type=float, default=None, help="default: the model's own")
+    add("--steps", type=int, default=None, help="default: the model's own")
+    add("--threshold", type=float, default=None)
+    add("--block-length", type=int, default=None)
     add("--dtype", default="auto")
     add("--threads", type=int, default=1)
     add("--stem", action="store_true")
