@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import time
 from collections.abc import Sequence
@@ -78,7 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     completions = summarise(engine, texts, decoding)
     seconds = time.monotonic() - started
     summaries = [completion.text.strip() for completion in completions]
-    for pair, summary in list(zip(pairs, summaries, strict=True))[: options.show]:
+    for row in random.Random(0).sample(range(len(pairs)), options.show):
+        pair, summary = pairs[row], summaries[row]
         print(f"{pair.doc_id}: {first_words(pair.text, 30)}")
         print(f"  reference: {pair.summary}\n  model: {summary}")
     report = {
@@ -120,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--dtype", default="auto")
     add("--threads", type=int, default=1)
     add("--stem", action="store_true")
-    add("--show", type=int, default=0, help="print so many documents with their summaries")
+    add("--show", type=int, default=0, help="print so many random documents with their summaries")
     return parser
 
 

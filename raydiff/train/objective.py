@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from raydiff.models.denoiser import Denoiser
+from raydiff.train.batches import Ints
 from raydiff.train.tokenizer import END_ID, MASK_ID, PAD_ID
-
-Ints = npt.NDArray[np.int64]
 
 FULL_NOISE_SHARE = 0.25
 LEAST_NOISE = 0.15

@@ -108,3 +108,16 @@ def test_unfused_training_weights_give_the_same_result(dtype: torch.dtype) -> No
     inputs = (tokens(2, 5), positions(2, 5), None, None, False)
     assert torch.equal(fused.forward(*inputs)[0], unfused.forward(*inputs)[0])
     assert fused.dtype == dtype
+
+
+def test_positions_that_are_not_live_change_nothing_for_the_others(denoiser: BertDenoiser) -> None:
+    tokens_BL, positions_BL = tokens(2, 9), positions(2, 9)
+    live_BL = torch.ones(2, 9, dtype=torch.bool)
+    live_BL[1, 4:] = False
+    mask_BLL = live_BL[:, None, :].expand(2, 9, 9)
+    all_BLD, _ = denoiser.forward(tokens_BL, positions_BL, mask_BLL, None, False)
+    packed_BLD, kv = denoiser.forward(tokens_BL, positions_BL, mask_BLL, None, True, live_BL)
+    encoded = denoiser.encode(tokens_BL, positions_BL, mask_BLL, None, live_BL)
+    assert torch.allclose(all_BLD[live_BL], packed_BLD[live_BL], atol=1e-5)
+    assert kv is not None
+    assert torch.equal(kv, encoded)

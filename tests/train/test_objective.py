@@ -8,10 +8,10 @@ import torch
 
 from raydiff.models.bert import BertDenoiser
 from raydiff.models.loading import random_denoiser
+from raydiff.train.batches import Ints
 from raydiff.train.objective import (
     LEAST_NOISE,
     Blocks,
-    Ints,
     NoisedBatch,
     denoising_loss,
     draw_blocks,
@@ -142,3 +142,18 @@ def test_the_loss_has_a_gradient_for_every_weight_but_the_unused(denoiser: BertD
     assert losses_M.shape == first_block().scored_M.shape
     missing = [name for name, p in trainable.model.named_parameters() if p.grad is None]
     assert missing == []
+
+
+def test_what_follows_a_revealed_end_token_is_neither_scored_nor_attended_to() -> None:
+    batch = first_block(copies=4, seed=3)
+    tokens_BRL = batch.tokens_BS.view(2, 4, 16)
+    live_BRL = batch.live_BS.view(2, 4, 16)
+    for row in range(2):
+        for copy in range(4):
+            ends = (tokens_BRL[row, copy] == END_ID).nonzero()[:, 0].tolist()
+            live = ends[0] + 1 if ends else 16
+            assert live_BRL[row, copy].tolist() == [True] * live + [False] * (16 - live)
+    dead_BS = ~batch.live_BS
+    assert bool(dead_BS.any())
+    assert not bool((batch.mask_BSS & dead_BS[:, None, :]).any())
+    assert not bool(dead_BS.flatten()[batch.scored_M].any())
