@@ -8,7 +8,7 @@ again until one is left. A request that fails is sent again in a call of its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
@@ -85,8 +85,9 @@ class WorkSettings:
 class _Document:
     level: int = 0
     chunks: int = 0
-    texts: dict[int, str | None] = field(default_factory=dict)
-    """Summaries of this level's chunks; `None` while one is missing."""
+    texts: list[str] = field(default_factory=list)
+    """Summaries of this level's chunks, empty while they are missing."""
+    missing: int = 0
     totals: Totals = field(default_factory=Totals)
 
 
@@ -157,9 +158,9 @@ class ShardWork:
             self.fail(ask, "EngineError", message)
             return
         document.texts[ask.chunk] = completion.text.strip()
-        texts = document.texts.values()
-        if self.wanted(ask) and all(text is not None for text in texts):
-            self._end_level(ask.row, [t for t in texts if t], completion.finish_reason)
+        document.missing -= 1
+        if self.wanted(ask) and not document.missing:
+            self._end_level(ask.row, [t for t in document.texts if t], completion.finish_reason)
 
     def fail(
         self,
@@ -193,22 +194,27 @@ class ShardWork:
                 )
         encoded = self._tokenizer.encode_batch(list(good.values()))
         for (row, text), ids in zip(good.items(), encoded, strict=True):
-            pieces = [ids] if len(ids) <= self._tokenizer.max_text_tokens else self._cut(text)
+            pieces = (
+                [ids]
+                if len(ids) <= self._tokenizer.max_text_tokens
+                else self._cut(text, overlap=True)
+            )
             self._documents[row].chunks = len(pieces)
             self._ask(row, pieces)
 
-    def _cut(self, text: str) -> list[list[int]]:
+    def _cut(self, text: str, *, overlap: bool) -> list[list[int]]:
         limit = self._tokenizer.max_text_tokens
-        pieces = split_into_chunks(self._tokenizer, text, limit, limit // _OVERLAP)
+        shared = limit // _OVERLAP if overlap else 0
+        pieces = split_into_chunks(self._tokenizer, text, limit, shared)
         encoded = self._tokenizer.encode_batch([piece for piece in pieces if piece.strip()])
         # A piece cut out of its surroundings may tokenise to a few tokens more.
         return [ids[:limit] for ids in encoded]
 
-    def _ask(self, row: int, pieces: Iterable[Sequence[int]]) -> None:
+    def _ask(self, row: int, pieces: Sequence[Sequence[int]]) -> None:
         document = self._documents[row]
-        document.texts = {}
+        document.texts = [""] * len(pieces)
+        document.missing = len(pieces)
         for chunk, ids in enumerate(pieces):
-            document.texts[chunk] = None
             prompt = self._tokenizer.wrap(ids)
             self._round.append(Ask(row=row, level=document.level, chunk=chunk, prompt_ids=prompt))
 
@@ -222,8 +228,7 @@ class ShardWork:
                 chunks=document.chunks,
             )
             return
-        joined = "\n".join(texts)
-        pieces = self._cut(joined)
+        pieces = self._cut("\n".join(texts), overlap=False)
         document.level += 1
         if len(pieces) >= len(texts) or document.level >= _MAX_LEVELS:
             # Summaries as long as what they summarise never come down to one: keep the beginning.

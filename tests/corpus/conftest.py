@@ -20,7 +20,11 @@ MAX_PROMPT_TOKENS = 66
 @pytest.fixture(scope="session")
 def toy_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A checkpoint directory whose tokens are bytes. It has no weights: nobody loads them."""
-    path = tmp_path_factory.mktemp("models") / "toy"
+    return make_toy_model(tmp_path_factory.mktemp("models") / "toy", MAX_PROMPT_TOKENS)
+
+
+def make_toy_model(path: Path, max_prompt_tokens: int) -> str:
+    """Write the toy model's files; returns the path."""
     path.mkdir()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     specials = ["<pad>", "<mask>", "<end>", "<doc>"]
@@ -35,7 +39,7 @@ def toy_model(tmp_path_factory: pytest.TempPathFactory) -> str:
         "end_ids": [2],
         "prompt_prefix_ids": [3],
         "prompt_suffix_ids": [2],
-        "max_prompt_tokens": MAX_PROMPT_TOKENS,
+        "max_prompt_tokens": max_prompt_tokens,
         "block_length": 8,
         "max_new_tokens": 32,
         "target_position": 128,
