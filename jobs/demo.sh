@@ -11,8 +11,11 @@ source deploy/setup.sh
 
 ensure_venv ""
 export PATH="$PWD/.venv/bin:$PATH"
-export RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
 unset RAY_ADDRESS
+# Ray listens on all interfaces whatever its address, so its cluster gets a token of its own.
+RAY_AUTH_TOKEN="$(python -c 'import secrets; print(secrets.token_hex(32))')"
+export RAY_AUTH_TOKEN RAY_AUTH_MODE=token RAY_USAGE_STATS_ENABLED=0
+export RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0 # nothing else runs on this cluster
 
 # The last unfinished out/demo-N, else the next one.
 choose_output() {
@@ -62,23 +65,27 @@ print(*(s.getsockname()[1] for s in sockets))
 PYTHON
 )
 
-say "starting a Ray cluster on 127.0.0.1"
+# 127.0.0.2, because Ray replaces 127.0.0.1 by the machine's address on the network.
+say "starting a Ray cluster on the loopback interface"
 # A session of its own, so that Ctrl-C reaches this script first.
-setsid ray start --head --block --node-ip-address=127.0.0.1 --temp-dir="$WORK/ray" \
+setsid ray start --head --block --node-ip-address=127.0.0.2 --temp-dir="$WORK/ray" \
   --num-cpus="$(($(nproc) > 4 ? $(nproc) : 4))" --port="$GCS" --metrics-export-port="$METRICS" \
   --dashboard-host=127.0.0.1 --dashboard-port="$DASHBOARD" \
   --dashboard-agent-listen-port="$AGENT" --ray-client-server-port="$CLIENT" \
   --min-worker-port=0 --max-worker-port=0 --disable-usage-stats >"$WORK/head.log" 2>&1 &
 HEAD_PID=$!
+disown "$HEAD_PID" # Bash would report its end
 
 JOBS="http://127.0.0.1:$DASHBOARD"
 for _ in $(seq 240); do
   python - "$JOBS/api/version" <<'PYTHON' && break
+import os
 import sys
 import urllib.request
 
+token = {"Authorization": f"Bearer {os.environ['RAY_AUTH_TOKEN']}"}
 try:
-    urllib.request.urlopen(sys.argv[1], timeout=5)
+    urllib.request.urlopen(urllib.request.Request(sys.argv[1], headers=token), timeout=5)
 except OSError:
     sys.exit(1)
 PYTHON
@@ -89,9 +96,9 @@ PYTHON
   sleep 0.5
 done
 
-say "metrics at http://127.0.0.1:$METRICS/metrics, dashboard at $JOBS"
+say "metrics at http://127.0.0.2:$METRICS/metrics, dashboard at $JOBS"
 ray job submit --address "$JOBS" --working-dir . -- \
-  python jobs/summarize.py jobs/sample.parquet "$OUTPUT"
+  python jobs/summarize.py jobs/sample.parquet "$OUTPUT" --metrics-wait 12
 
 python jobs/show_run.py "$OUTPUT" --input jobs/sample.parquet \
-  --metrics-url "http://127.0.0.1:$METRICS/metrics"
+  --metrics-url "http://127.0.0.2:$METRICS/metrics"
