@@ -116,7 +116,12 @@ class Trainer:
         settings = self.settings
         generators = np.random.default_rng([settings.seed, 1, step]).spawn(settings.shards)
         shards = np.array_split(self._rows(step), settings.shards)
-        return [self._draw_shard(*pair) for pair in zip(shards, generators, strict=True)]
+        # Shards draw alike block lengths, so that no thread waits long for another.
+        blocks_seed = [settings.seed, 2, step]
+        return [
+            self._draw_shard(rows, generator, np.random.default_rng(blocks_seed))
+            for rows, generator in zip(shards, generators, strict=True)
+        ]
 
     def train_step(self, shards: Sequence[NoisedBatch], rate: float) -> StepResult:
         """One update of the weights from a batch's shards."""
@@ -161,13 +166,15 @@ class Trainer:
         for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
 
-    def _draw_shard(self, rows: Ints, generator: np.random.Generator) -> NoisedBatch:
+    def _draw_shard(
+        self, rows: Ints, generator: np.random.Generator, block_generator: np.random.Generator
+    ) -> NoisedBatch:
         settings = self.settings
         limit = settings.document_tokens
         documents = [prompt(self.pairs.documents[row], limit) for row in rows]
         summaries = [self.pairs.summaries[row] for row in rows]
         lengths = np.array([len(summary) + 1 for summary in summaries])
-        blocks = draw_blocks(lengths, generator, settings.later_share, settings.short_share)
+        blocks = draw_blocks(lengths, block_generator, settings.later_share, settings.short_share)
         return noise_batch(
             documents, summaries, blocks, settings.copies, settings.target_position, generator
         )
