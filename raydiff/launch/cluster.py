@@ -122,6 +122,9 @@ def _reason(error: RuntimeError) -> str:
 
 def _start(cpus: int, metrics_port: int | None) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # By default Ray's workers yield to every other process (nice 15): on a machine that does
+    # anything else, replicas would starve.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         ray.init(
             address=LOCAL,
