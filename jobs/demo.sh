@@ -98,7 +98,7 @@ done
 
 say "metrics at http://127.0.0.2:$METRICS/metrics, dashboard at $JOBS"
 ray job submit --address "$JOBS" --working-dir . -- \
-  python jobs/summarize.py jobs/sample.parquet "$OUTPUT" --metrics-wait 12
+  python jobs/summarize.py jobs/sample.parquet "$OUTPUT" --shard-rows 64 --metrics-wait 12
 
 python jobs/show_run.py "$OUTPUT" --input jobs/sample.parquet \
   --metrics-url "http://127.0.0.2:$METRICS/metrics"
