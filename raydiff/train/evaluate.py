@@ -20,6 +20,7 @@ from raydiff.config import EngineSettings
 from raydiff.engine import Engine
 from raydiff.request import Completion, Decoding
 from raydiff.train.corpus import evenly, read_split
+from raydiff.train.debian import Pair, beginning
 
 KINDS = ("rouge1", "rouge2", "rougeL")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
@@ -53,6 +54,14 @@ def baselines(texts: Sequence[str]) -> dict[str, list[str]]:
     }
 
 
+def distinct(pairs: Sequence[Pair]) -> list[Pair]:
+    """The first document of each beginning, so that families of near-twins count once."""
+    firsts: dict[str, Pair] = {}
+    for pair in pairs:
+        firsts.setdefault(beginning(pair.text), pair)
+    return list(firsts.values())
+
+
 def summarise(engine: Engine, texts: Sequence[str], decoding: Decoding) -> list[Completion]:
     """One completion per text, in order; a text beyond the model's context is cut."""
     spec, tokenizer = engine.spec, engine.tokenizer
@@ -68,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints some summaries when asked to, then one JSON object of scores."""
     options = _parser().parse_args(argv)
     pairs = read_split(options.split)
+    pairs = distinct(pairs) if options.distinct else pairs
     pairs = evenly(pairs, options.rows) if options.rows else pairs
     texts, references = [p.text for p in pairs], [p.summary for p in pairs]
     settings = EngineSettings(threads=options.threads)
@@ -85,6 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"  reference: {pair.summary}\n  model: {summary}")
     report = {
         "documents": len(pairs),
+        "distinct": options.distinct,
+        "stem": options.stem,
         "end_bias": engine.spec.end_bias,
         "steps": options.steps,
         "threshold": options.threshold,
@@ -116,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", default="summarizer")
     add("--split", type=Path, required=True, help="Parquet file with text and summary")
     add("--rows", type=int, default=0, help="only so many documents, evenly spaced")
+    add("--distinct", action="store_true", help="one document per beginning: no near-twins")
     add("--steps", type=int, default=None, help="default: the model's own")
     add("--threshold", type=float, default=None)
     add("--block-length", type=int, default=None)

@@ -1,6 +1,7 @@
 """ROUGE and the extraction baselines."""
 
-from raydiff.train.evaluate import baselines, first_sentence, rouge
+from raydiff.train.debian import Pair
+from raydiff.train.evaluate import baselines, distinct, first_sentence, rouge
 
 
 def test_rouge_is_100_for_equal_texts_and_0_for_disjoint_ones() -> None:
@@ -23,3 +24,9 @@ def test_the_three_baselines_are_extracts() -> None:
     assert extracts["first 12 words"] == [" ".join(f"w{index}" for index in range(12))]
     assert extracts["first sentence cut at 12 words"] == extracts["first 12 words"]
     assert extracts["first sentence"] == [text.removesuffix(" Next.")]
+
+
+def test_of_documents_with_one_beginning_the_first_counts() -> None:
+    start = "Alpha is a cross-platform framework for things, many of them big"
+    pairs = [Pair("a", start, "x"), Pair("b", start + " (docs)", "y"), Pair("c", "Other", "z")]
+    assert [pair.doc_id for pair in distinct(pairs)] == ["a", "c"]
