@@ -15,7 +15,7 @@ from raydiff.config import ServeSettings, ray_address
 from raydiff.errors import ClusterError
 from raydiff.launch.ports import require_free
 from raydiff.launch.probe import probe
-from raydiff.launch.signals import restore_terminate
+from raydiff.launch.signals import deferred
 
 log = logging.getLogger(__name__)
 
@@ -101,12 +101,11 @@ def _connect(address: str, named: bool) -> None:
             "RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH."
         )
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        _init(address=address)
     except RuntimeError as error:
         raise ClusterError(f"{source}: {_reason(error)} {remedy}") from None
     except (ConnectionError, ValueError, TimeoutError, RayError) as error:
         raise ClusterError(f"{source}: {error} {remedy}") from None
-    restore_terminate()
 
 
 def _reason(error: RuntimeError) -> str:
@@ -126,17 +125,24 @@ def _start(cpus: int, metrics_port: int | None) -> None:
     # anything else, replicas would starve.
     os.environ.setdefault("RAY_worker_niceness", "0")
     try:
-        ray.init(
+        _init(
             address=LOCAL,
             num_cpus=cpus,
             include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
             _metrics_export_port=metrics_port,
         )
     except (RuntimeError, ConnectionError, ValueError, TimeoutError, RayError) as error:
         raise ClusterError(f"No local Ray cluster could be started: {error}") from error
-    restore_terminate()
+
+
+def _init(**options: Any) -> None:
+    """`ray.init`, quiet and whole: connected afterwards, or nothing left of it."""
+    try:
+        with deferred():
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except BaseException:
+        ray.shutdown()
+        raise
 
 
 def _cluster(*, started: bool, connected: bool) -> Cluster:

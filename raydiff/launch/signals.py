@@ -1,4 +1,4 @@
-"""Signals during a run: SIGTERM unwinds like Ctrl-C, and cleaning up is not interrupted."""
+"""Signals: SIGTERM unwinds like Ctrl-C; neither disturbs starting Ray or cleaning up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
+
+from ray._private import utils as ray_utils
 
 
 class Terminated(KeyboardInterrupt):
@@ -42,10 +44,29 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def restore_terminate() -> None:
-    """Take SIGTERM back from Ray, whose `init` replaces the handler."""
-    if _in_main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Inside, SIGINT and SIGTERM wait; at the end the first of them raises.
+
+    For `ray.init`: interrupted half-way it leaves processes that nobody stops. Ray's own SIGTERM
+    handlers, which would exit in the middle, are not installed.
+    """
+    if not _in_main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    both = (signal.SIGINT, signal.SIGTERM)
+    previous = [signal.signal(number, lambda n, _: arrived.append(n)) for number in both]
+    installer = ray_utils.set_sigterm_handler
+    ray_utils.set_sigterm_handler = lambda handler: None
+    try:
+        yield
+    finally:
+        ray_utils.set_sigterm_handler = installer
+        for number, handler in zip(both, previous, strict=True):
+            signal.signal(number, handler)
+    if arrived:
+        raise KeyboardInterrupt if arrived[0] == signal.SIGINT else Terminated
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
