@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source deploy/setup.sh
 
-DEBIAN_PACKAGES=(git)
+DEBIAN_PACKAGES=(git prometheus)
 
 ensure_debian_packages "${DEBIAN_PACKAGES[@]}"
 ensure_venv test,bench

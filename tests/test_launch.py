@@ -7,6 +7,8 @@ import json
 import logging
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -227,3 +229,8 @@ def test_ctrl_c_while_it_starts_leaves_nothing(tiny_checkpoint: Path, tmp_path: 
         assert process.wait(60) == 130
     assert still_alive(children) == set()
     assert "Traceback" not in output.read_text()
+
+
+def test_starting_an_application_loads_no_torch() -> None:
+    code = "import sys, raydiff.launch; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

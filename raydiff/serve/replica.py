@@ -1,4 +1,8 @@
-"""The replica: one engine on its own thread, called by many through asyncio."""
+"""The replica: one engine on its own thread, called by many through asyncio.
+
+torch loads with the model, in the replica's process: whoever only describes the application,
+the command line for one, starts without it.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,10 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from raydiff.client import Refusal
 from raydiff.config import ModelSettings
-from raydiff.engine import Engine, EngineLoop
 from raydiff.engine.validation import check_request
 from raydiff.errors import (
     ClusterError,
@@ -23,8 +26,10 @@ from raydiff.errors import (
 from raydiff.metrics import MetricsRecorder, RayBackend, Recorder
 from raydiff.request import Completion, Event, GenerationRequest, Usage
 from raydiff.serve.bridge import CallBridge, EngineThread, StreamBridge, renamed
-from raydiff.serve.fit import check_fits
 from raydiff.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from raydiff.engine import Engine
 
 STALL_S = 30.0
 """With work to do, an engine that finishes no forward for this long is unhealthy."""
@@ -167,6 +172,8 @@ class Replica(ReplicaCore):
     def __init__(self, settings: ModelSettings) -> None:
         from ray.serve import metrics
 
+        from raydiff.engine import EngineLoop
+
         backend = RayBackend(metrics)
         engine = load_engine(settings, MetricsRecorder(backend, settings.served_name))
         self._thread = EngineLoop(engine)
@@ -185,6 +192,9 @@ def load_engine(settings: ModelSettings, recorder: Recorder) -> Engine:
     Raises:
         ModelError: the checkpoint cannot be loaded or exceeds the device.
     """
+    from raydiff.engine import Engine
+    from raydiff.serve.fit import check_fits
+
     check_fits(settings)
     threads = settings.engine.threads or max(1, int(settings.num_cpus))
     engine = Engine.load(
