@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from raydiff.corpus.attempts import ATTEMPTS_FOLDER
 from raydiff.corpus.commit import (
     Part,
     PartDetails,
@@ -30,6 +31,7 @@ def close(run: RunDirectory, session: Session) -> dict[str, Any]:
     parts = settle_parts(run.folder)
     _require_complete(run, parts)
     remove_unnamed_errors(run.folder, parts)
+    run.folder.remove(ATTEMPTS_FOLDER)
     details = _read_all_details(run.folder, parts.values())
     report = finished_report(run, parts, details, session)
     run.write_report(report)

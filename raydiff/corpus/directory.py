@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from raydiff.config import CorpusSettings
+from raydiff.corpus.attempts import ATTEMPTS_FOLDER
 from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
 from raydiff.corpus.files import TEMP_PREFIX, DirectoryLock, Folder, local_path
 from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
@@ -89,7 +90,9 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     folder.make()
     with DirectoryLock(folder):
         plan = _plan(folder, settings, inputs, fingerprint)
-        folder.make(ERRORS_FOLDER)
+        folder.remove(ATTEMPTS_FOLDER)
+        for under in (ERRORS_FOLDER, ATTEMPTS_FOLDER):
+            folder.make(under)
         for under in ("", ERRORS_FOLDER):
             folder.remove_leftovers(under)
         run = RunDirectory(

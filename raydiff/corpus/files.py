@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
 import uuid
 from pathlib import Path
 
@@ -81,6 +82,14 @@ class Folder:
             temp.unlink(missing_ok=True)
             raise
         _sync_directory(target.parent)
+
+    def touch(self, name: str) -> None:
+        """Make an empty file; unlike `put`, a power cut may undo it."""
+        (self.root / name).touch()
+
+    def remove(self, under: str) -> None:
+        """Delete a directory with all its files, if it is there."""
+        shutil.rmtree(self.root / under, ignore_errors=True)
 
     def delete(self, name: str) -> None:
         """Remove a file if it is there."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from raydiff.corpus.attempts import Attempts
 from raydiff.corpus.commit import Totals, commit_shard
 from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import Columns
@@ -107,6 +108,7 @@ class ShardProcessor:
         """`suspect_generator` takes calls that may break a replica; it should not try again."""
         self._reader = ShardReader(input_root, columns)
         self._output = output
+        self._attempts = Attempts(output)
         self._columns = columns
         self._tokenizer = tokenizer
         self._generator = generator
@@ -123,23 +125,37 @@ class ShardProcessor:
             InputError: the input is gone or has changed since the plan.
         """
         started_s = time.time()
-        work, carried = await asyncio.to_thread(self._begin, shard)
+        before = await asyncio.to_thread(self._attempts.begin, shard)
+        work, carried = await asyncio.to_thread(self._begin, shard, before)
         while calls := work.next_calls():
             await self._send_all(work, calls)
         _require_service(work, shard)
         return await asyncio.to_thread(self._finish, shard, work, carried, started_s)
 
-    def _begin(self, shard: Shard) -> tuple[ShardWork, pa.Table]:
-        try:
-            table = self._reader.read(shard)
-            texts = decode_texts(table.column(self._columns.text))
-        except CorruptRows as error:
-            table = self._placeholder(shard)
-            texts = [Rejected(error_type="CorruptRows", message=str(error))] * shard.rows
+    def _begin(self, shard: Shard, attempts_before: int) -> tuple[ShardWork, pa.Table]:
+        table, texts = self._read(shard, attempts_before)
         rows = range(shard.row_start, shard.row_start + shard.rows)
         by_row = dict(zip(rows, texts, strict=True))
         work = ShardWork(shard.shard_id, shard.file, by_row, self._tokenizer, self._settings)
         return work, table.select(list(dict.fromkeys(self._columns.carried)))
+
+    def _read(
+        self, shard: Shard, attempts_before: int
+    ) -> tuple[pa.Table, Sequence[str | Rejected]]:
+        if attempts_before >= self._settings.max_attempts:
+            message = f"The worker died {attempts_before} times while it had this shard in hand."
+            return self._reject(shard, "WorkerDied", message)
+        try:
+            table = self._reader.read(shard)
+            return table, decode_texts(table.column(self._columns.text))
+        except CorruptRows as error:
+            return self._reject(shard, "CorruptRows", str(error))
+
+    def _reject(
+        self, shard: Shard, error_type: str, message: str
+    ) -> tuple[pa.Table, Sequence[str | Rejected]]:
+        rejected = Rejected(error_type=error_type, message=message)
+        return self._placeholder(shard), [rejected] * shard.rows
 
     def _placeholder(self, shard: Shard) -> pa.Table:
         """Rows of nulls: the identity of a row that cannot be read is its file and index."""
@@ -176,6 +192,7 @@ class ShardProcessor:
     ) -> ShardReport:
         good, bad = output_tables(shard, self._columns, carried, work.summaries, work.failures)
         part = commit_shard(self._output, shard, good, bad, work.totals)
+        self._attempts.end(shard)
         return ShardReport(
             shard_id=shard.shard_id,
             rows=part.rows,

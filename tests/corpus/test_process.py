@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from raydiff.corpus.attempts import Attempts
 from raydiff.corpus.commit import Totals, settle_parts
 from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import read_inputs
@@ -33,6 +34,7 @@ class Bench:
         self.shards: list[Shard] = cut_into_shards(inputs.files, options.pop("shard_rows", 8))
         self.folder = Folder(output)
         self.folder.make("errors")
+        self.folder.make("attempts")
         self.generator = FakeGenerator(model, options.pop("delay_s", 0.0))
         self.processor = ShardProcessor(
             input_root=inputs.root,
@@ -214,6 +216,33 @@ async def test_rows_of_spoiled_pages_are_errors_and_the_rest_goes_on(
     assert {(r["source_row"], r["error_type"]) for r in bad} == {
         (i, "CorruptRows") for i in range(8)
     }
+
+
+async def test_a_shard_that_keeps_killing_its_worker_becomes_errors(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x", "y"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    for _ in range(3):  # a dead worker leaves no more than this
+        Attempts(bench.folder).begin(bench.shards[0])
+    await bench.run()
+    _, bad = read_outputs(tmp_path / "out")
+    assert [(r["source_row"], r["error_type"]) for r in bad] == [
+        (0, "WorkerDied"),
+        (1, "WorkerDied"),
+    ]
+    assert bench.generator.calls == []
+
+
+async def test_one_death_of_a_worker_costs_nothing(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x", "y"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    Attempts(bench.folder).begin(bench.shards[0])
+    (report,) = await bench.run()
+    assert (report.rows, report.errors) == (2, 0)
+    assert bench.folder.names("attempts") == []
 
 
 async def test_an_input_that_vanished_stops_the_run(
