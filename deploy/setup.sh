@@ -55,7 +55,7 @@ ensure_venv() {
   sum="$(cat pyproject.toml deploy/constraints.txt | sha256sum)"
   if [ "$(cat "$stamp" 2>/dev/null)" != "$sum" ]; then
     say "installing raydiff${extras:+ [$extras]} into .venv"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    .venv/bin/python -m pip install -qq --disable-pip-version-check \
       -c deploy/constraints.txt -e ".${extras:+[$extras]}"
     printf '%s\n' "$sum" >"$stamp"
   fi
