@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from raydiff.bench.report import table
 from raydiff.bench.scrape import Scrape, scrape_until
-from raydiff.metrics import BATCH_ROWS, DOCUMENTS, FORWARDS, OUTPUT_TOKENS, SHARDS
+from raydiff.metrics import DOCUMENTS, FORWARD_ROWS, FORWARDS, OUTPUT_TOKENS, SHARDS
 
 DOCUMENT_WIDTH = 48
 SUMMARY_WIDTH = 64
@@ -86,10 +86,10 @@ def metrics(url: str, documents_done: int) -> Iterator[tuple[str, float]]:
     found = scrape_until(url, complete)
     for metric in (DOCUMENTS, SHARDS, OUTPUT_TOKENS, FORWARDS):
         yield metric.ray_name, found.total(metric.ray_name)
-    name = BATCH_ROWS.ray_name
-    forwards = found.total(f"{name}_count", kind="denoise")
+    forwards = found.total(FORWARDS.ray_name, kind="denoise")
     if forwards:
-        yield f"{name} (mean of denoising)", found.total(f"{name}_sum", kind="denoise") / forwards
+        rows = found.total(FORWARD_ROWS.ray_name, kind="denoise")
+        yield "rows per denoising forward", rows / forwards
 
 
 if __name__ == "__main__":

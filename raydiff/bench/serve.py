@@ -21,8 +21,8 @@ from raydiff.config import (
     usable_cores,
 )
 from raydiff.errors import UsageError
-from raydiff.launch import running_app
-from raydiff.metrics import BATCH_ROWS, REQUEST_SECONDS
+from raydiff.launch import RunningApp, running_app
+from raydiff.metrics import FORWARD_ROWS, FORWARDS, REQUEST_SECONDS
 from raydiff.text import Tokenizer
 
 TIMEOUT_S = 600.0
@@ -61,11 +61,11 @@ def run_serve_bench(bench: ServeBench) -> dict[str, Any]:
     workload = load_workload(bench.input, Tokenizer.load(bench.model), documents=bench.documents)
     app_settings = AppSettings(models=(model,))
     with running_app(app_settings, ServeSettings(port=0), reuse=False) as app:
-        before = scrape(app.metrics_url)
+        before = _primed(app, model.served_name, workload.texts[0])
         started = time.perf_counter()
         answers = asyncio.run(send_all(app.url, model.served_name, workload.texts, bench.clients))
         seconds = time.perf_counter() - started
-        after = _settled(app.metrics_url, before, len(answers))
+        after = _settled(app.metrics_url, before, sum(a.status == 200 for a in answers))
     good = [answer for answer in answers if answer.status == 200]
     return {
         "bench": "serve",
@@ -119,11 +119,9 @@ async def send_all(url: str, model: str, texts: Sequence[str], clients: int) -> 
 
 def rows_per_forward(before: Scrape, after: Scrape) -> float | None:
     """Mean rows of the denoising forwards between two scrapes; `None` if there were none."""
-    name = BATCH_ROWS.ray_name
     rows, forwards = (
-        after.total(f"{name}_{part}", kind="denoise")
-        - before.total(f"{name}_{part}", kind="denoise")
-        for part in ("sum", "count")
+        after.total(metric.ray_name, kind="denoise") - before.total(metric.ray_name, kind="denoise")
+        for metric in (FORWARD_ROWS, FORWARDS)
     )
     return rows / forwards if forwards else None
 
@@ -134,6 +132,13 @@ def latency(seconds: Sequence[float]) -> dict[str, float]:
         return {}
     cuts = quantiles([*seconds, *seconds], n=100, method="inclusive")
     return {"p50_s": cuts[49], "p90_s": cuts[89], "p99_s": cuts[98], "max_s": max(seconds)}
+
+
+def _primed(app: RunningApp, model: str, text: str) -> Scrape:
+    """A scrape that has all that came before it: one request, seen in the metrics."""
+    before = scrape(app.metrics_url)
+    asyncio.run(send_all(app.url, model, [text], clients=1))
+    return _settled(app.metrics_url, before, 1)
 
 
 def _settled(url: str, before: Scrape, requests: int) -> Scrape:

@@ -8,23 +8,21 @@ from raydiff.bench.scrape import Scrape
 from raydiff.bench.serve import latency, rows_per_forward
 
 EXPORTED = """\
-# TYPE ray_raydiff_batch_rows histogram
-ray_raydiff_batch_rows_bucket{{kind="denoise",le="+Inf",WorkerId="a"}} {count}
-ray_raydiff_batch_rows_sum{{kind="denoise",WorkerId="a"}} {rows}
-ray_raydiff_batch_rows_count{{kind="denoise",WorkerId="a"}} {count}
-ray_raydiff_batch_rows_sum{{kind="denoise",WorkerId="b"}} 6
-ray_raydiff_batch_rows_count{{kind="denoise",WorkerId="b"}} 2
-ray_raydiff_batch_rows_sum{{kind="encode",WorkerId="a"}} 1000
-ray_raydiff_batch_rows_count{{kind="encode",WorkerId="a"}} 1
-# TYPE ray_raydiff_output_tokens_total counter
-ray_raydiff_output_tokens_total{{model="m"}} 7
+# TYPE ray_raydiff_forward_rows_total counter
+ray_raydiff_forward_rows_total{{kind="denoise",WorkerId="a"}} {rows}
+ray_raydiff_forward_rows_total{{kind="denoise",WorkerId="b"}} 6
+ray_raydiff_forward_rows_total{{kind="encode",WorkerId="a"}} 1000
+# TYPE ray_raydiff_forwards_total counter
+ray_raydiff_forwards_total{{kind="denoise",WorkerId="a"}} {forwards}
+ray_raydiff_forwards_total{{kind="denoise",WorkerId="b"}} 2
+ray_raydiff_forwards_total{{kind="encode",WorkerId="a"}} 1
 # TYPE other_total counter
 other_total 3
 """
 
 
-def _scrape(rows: int, count: int) -> Scrape:
-    return Scrape(EXPORTED.format(rows=rows, count=count))
+def _scrape(rows: int, forwards: int) -> Scrape:
+    return Scrape(EXPORTED.format(rows=rows, forwards=forwards))
 
 
 def test_rows_per_forward_counts_denoising_between_the_scrapes() -> None:
@@ -34,8 +32,8 @@ def test_rows_per_forward_counts_denoising_between_the_scrapes() -> None:
 
 def test_a_total_sums_processes_and_ignores_what_is_not_raydiffs() -> None:
     found = _scrape(10, 5)
-    assert found.total("ray_raydiff_batch_rows_sum", kind="denoise") == 16
-    assert found.total("ray_raydiff_output_tokens_total") == 7
+    assert found.total("ray_raydiff_forward_rows_total", kind="denoise") == 16
+    assert found.total("ray_raydiff_forward_rows_total") == 1016
     assert found.total("other_total") == 0
 
 
