@@ -55,16 +55,8 @@ class BertDenoiser:
     ) -> tuple[Tensor, Tensor | None]:
         """See `Denoiser.forward`. The token type is 1 from `spec.target_position` on, 0 before."""
         packing = Packing(tokens_BL.shape[0], tokens_BL.shape[1], live_BL)
-        bias_B1LK = self._bias(mask_BLK)
-        pasts = _per_layer(past, len(self._layers))
         hidden_MD = self._embed(packing.pack(tokens_BL), packing.pack(positions_BL))
-        kept: list[Tensor] = []
-        for index, layer_past in enumerate(pasts):
-            q_BHLE, kv = self._project(index, hidden_MD, packing)
-            if want_kv:
-                kept.append(kv)
-            context_BLD = self._attend(q_BHLE, kv, layer_past, bias_B1LK)
-            hidden_MD = self._finish_layer(index, hidden_MD, packing.pack(context_BLD))
+        hidden_MD, kept = self._run_layers(hidden_MD, packing, mask_BLK, past, len(self._layers))
         return packing.spread(hidden_MD), torch.stack(kept) if want_kv else None
 
     def encode(
@@ -77,17 +69,10 @@ class BertDenoiser:
     ) -> Tensor:
         """See `Denoiser.encode`."""
         packing = Packing(tokens_BL.shape[0], tokens_BL.shape[1], live_BL)
-        bias_B1LK = self._bias(mask_BLK)
-        *pasts, _ = _per_layer(past, len(self._layers))
+        last = len(self._layers) - 1
         hidden_MD = self._embed(packing.pack(tokens_BL), packing.pack(positions_BL))
-        kept: list[Tensor] = []
-        for index, layer_past in enumerate(pasts):
-            q_BHLE, kv = self._project(index, hidden_MD, packing)
-            kept.append(kv)
-            context_BLD = self._attend(q_BHLE, kv, layer_past, bias_B1LK)
-            hidden_MD = self._finish_layer(index, hidden_MD, packing.pack(context_BLD))
-        kept.append(self._project_kv(len(self._layers) - 1, hidden_MD, packing))
-        return torch.stack(kept)
+        hidden_MD, kept = self._run_layers(hidden_MD, packing, mask_BLK, past, last)
+        return torch.stack([*kept, self._project_kv(last, hidden_MD, packing)])
 
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """See `Denoiser.logits`."""
@@ -103,6 +88,24 @@ class BertDenoiser:
         hidden_MD = table.word_embeddings(tokens_M) + table.position_embeddings(positions_M)
         normed_MD: Tensor = table.LayerNorm(hidden_MD + table.token_type_embeddings(types_M))
         return normed_MD
+
+    def _run_layers(
+        self,
+        hidden_MD: Tensor,
+        packing: Packing,
+        mask_BLK: Tensor | None,
+        past: Tensor | None,
+        count: int,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The first `count` layers; returns the hidden states and each layer's new cache."""
+        bias_B1LK = self._bias(mask_BLK)
+        kept: list[Tensor] = []
+        for index, layer_past in enumerate(_per_layer(past, len(self._layers))[:count]):
+            q_BHLE, kv = self._project(index, hidden_MD, packing)
+            kept.append(kv)
+            context_BLD = self._attend(q_BHLE, kv, layer_past, bias_B1LK)
+            hidden_MD = self._finish_layer(index, hidden_MD, packing.pack(context_BLD))
+        return hidden_MD, kept
 
     def _bias(self, mask_BLK: Tensor | None) -> Tensor | None:
         """Additive mask; a large finite value, so that a row that may attend to nothing gives no
