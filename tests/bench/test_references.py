@@ -22,15 +22,21 @@ DOCUMENTS = (
 )
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["drops-after-end", "keeps"])
+END_RULES = {
+    "plain": {"drop_after_end": False},
+    "all": {"drop_after_end": True, "end_threshold": 0.5, "end_bias": 1.0},
+}
+
+
+@pytest.fixture(scope="module", params=END_RULES.values(), ids=END_RULES.keys())
 def checkpoint(
     request: pytest.FixtureRequest, tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """The tiny model, with and without `drop_after_end`."""
+    """The tiny model, without and with every rule about ends."""
     folder = tmp_path_factory.mktemp("reference") / "model"
     shutil.copytree(tiny_checkpoint, folder)
     config = json.loads((folder / "config.json").read_text())
-    config["raydiff"]["drop_after_end"] = request.param
+    config["raydiff"].update(request.param)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
