@@ -3,6 +3,7 @@
 plan.parquet             the shards, and the fingerprint of the run they belong to
 part-*.parquet           one per committed shard: the summaries
 errors/*.parquet         failed documents of the shards that have some
+attempts/                marks of shards in hand; only while the run is under way
 _run.json                the report
 _SUCCESS                 written last
 """

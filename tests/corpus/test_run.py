@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from raydiff.corpus.directory import open_run
 from raydiff.corpus.report import Session
 from raydiff.corpus.run import execute, group_shards
 from raydiff.errors import ClusterError
+from raydiff.metrics import DOCUMENTS, SHARDS
 from raydiff.request import Decoding
 
 from .conftest import WriteCorpus, read_outputs
@@ -190,6 +193,38 @@ def test_a_service_that_is_down_stops_the_run_and_commits_no_failures(
         down.unlink()
     assert read_outputs(tmp_path / "out") == ([], [])
     assert run_corpus(source, tmp_path / "out")["summarized"] == 4
+
+
+def test_documents_and_shards_are_seen_in_a_scrape(
+    tmp_path: Path, write_corpus: WriteCorpus, run_corpus: RunCorpus, ray_cluster: dict[str, Any]
+) -> None:
+    """The workers are gone when the run is over; what they counted is not."""
+
+    def scraped() -> dict[str, float]:
+        return {
+            "summarized": read_counter(ray_cluster, DOCUMENTS.ray_name, 'outcome="summarized"'),
+            "failed": read_counter(ray_cluster, DOCUMENTS.ray_name, 'outcome="failed"'),
+            "shards": read_counter(ray_cluster, SHARDS.ray_name, 'model="toy"'),
+        }
+
+    before = scraped()
+    texts = [*(f"t {i}" for i in range(29)), ""]
+    run_corpus(write_corpus(tmp_path / "a.parquet", texts), tmp_path / "out")
+    grown = {"summarized": 29.0, "failed": 1.0, "shards": 3.0}
+    for _ in range(120):
+        if all(scraped()[key] >= before[key] + amount for key, amount in grown.items()):
+            return
+        time.sleep(0.5)
+    raise AssertionError((before, scraped()))
+
+
+def read_counter(node: dict[str, Any], name: str, label: str) -> float:
+    """A counter's sum over all series with a label, from the node's exporter."""
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+    with urllib.request.urlopen(url, timeout=30) as response:
+        lines = response.read().decode().splitlines()
+    series = (line for line in lines if line.startswith(f"{name}{{") and label in line)
+    return sum(float(line.rpartition(" ")[2]) for line in series)
 
 
 def test_many_shards_share_tasks() -> None:
