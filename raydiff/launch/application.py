@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
 from raydiff.config import APP_NAME, AppSettings, ServeSettings, deployment_name, usable_cores
@@ -74,7 +75,7 @@ def running_app(
                 with deployed(application, settings, serve, keep=cluster.started):
                     yield _running(APP_NAME, models, cluster, started_app=True)
         finally:
-            with undisturbed():
+            with undisturbed(), redirect_stdout(sys.stderr):
                 cluster.leave()
 
 

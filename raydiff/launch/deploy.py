@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
 import ray
@@ -73,11 +74,14 @@ def deployed(
     try:
         if started_serve:
             _start_serve(endpoint)
+        else:
+            _warn_of_other_endpoint(endpoint)
         _deploy(application, settings)
         yield
     finally:
         if not keep:
-            with undisturbed():
+            # Ray prints Serve's end as an error, on the standard output of whoever asked for it
+            with undisturbed(), redirect_stdout(sys.stderr):
                 _remove(started_serve)
 
 
@@ -138,6 +142,19 @@ def _start_serve(endpoint: ServeSettings) -> None:
     except (RayServeException, RayError, RuntimeError, TimeoutError) as error:
         message = f"Serve could not listen on {endpoint.host}:{port}: {_last_line(error)}"
         raise ClusterError(message) from error
+
+
+def _warn_of_other_endpoint(endpoint: ServeSettings) -> None:
+    options = _get_global_client().http_config
+    if endpoint.port not in (0, options.port) or endpoint.host != options.host:
+        log.warning(
+            "Serve listens on %s:%s on this cluster already; the host and port asked for, %s:%s, "
+            "have no effect.",
+            options.host,
+            options.port,
+            endpoint.host,
+            endpoint.port,
+        )
 
 
 def _wait_for_http(url: str) -> None:

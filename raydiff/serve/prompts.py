@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from raydiff.engine.validation import check_request
 from raydiff.errors import DecodingError, UsageError, invalid
 from raydiff.request import Decoding, GenerationRequest
-from raydiff.serve.protocol import ChatBody, CompletionBody, GenerationBody, Prompt, body_path
+from raydiff.serve.contents import Prompt
+from raydiff.serve.protocol import ChatBody, CompletionBody, GenerationBody, body_path
 from raydiff.spec import ModelSpec
 from raydiff.text import Tokenizer
 

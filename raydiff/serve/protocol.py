@@ -14,12 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationErr
 
 from raydiff.errors import DecodingError, UsageError, invalid
 from raydiff.request import Decoding
-
-MAX_PROMPTS = 1024
-"""Most prompts in one request."""
-
-Prompt = str | tuple[int, ...]
-"""Text, or token ids of a text."""
+from raydiff.serve.contents import Prompt, prompts_of, text_of
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
@@ -65,51 +60,6 @@ _ALL_TOKENS = -1
 """How other servers spell a `top_k` that keeps all tokens."""
 
 _DIFFUSION_FIELDS = ("policy", "steps", "threshold", "block_length", "cache")
-
-
-def _prompts(value: Any) -> list[Prompt]:
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list) or not value:
-        raise ValueError(_PROMPT_SHAPES)
-    if all(_is_token(v) for v in value):
-        return [tuple(value)]
-    if len(value) > MAX_PROMPTS:
-        raise ValueError(f"expected at most {MAX_PROMPTS} prompts, got {len(value)}")
-    return [_one_prompt(v) for v in value]
-
-
-_PROMPT_SHAPES = "expected a string, a list of strings, a list of token ids or a list of such lists"
-
-
-def _one_prompt(value: Any) -> Prompt:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(_is_token(v) for v in value):
-        return tuple(value)
-    raise ValueError(_PROMPT_SHAPES)
-
-
-def _is_token(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _content_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise ValueError("expected a string or a list of text parts")
-    return "\n".join(_part_text(part) for part in value)
-
-
-def _part_text(part: Any) -> str:
-    if not isinstance(part, dict) or part.get("type") != "text":
-        kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-        raise ValueError(f"expected parts of type 'text', got {kind!r}")
-    text = part.get("text")
-    if not isinstance(text, str) or set(part) - {"type", "text"}:
-        raise ValueError("expected a text part with 'type' and 'text' only")
-    return text
 
 
 class Body(BaseModel):
@@ -186,7 +136,7 @@ class GenerationBody(Body):
 class CompletionBody(GenerationBody):
     """Body of `/v1/completions`."""
 
-    prompt: Annotated[list[Prompt], PlainValidator(_prompts)]
+    prompt: Annotated[list[Prompt], PlainValidator(prompts_of)]
     """One entry per row to generate."""
 
 
@@ -194,7 +144,7 @@ class ChatMessage(Body):
     """One message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, PlainValidator(_content_text)]
+    content: Annotated[str, PlainValidator(text_of)]
     name: str | None = None
 
 

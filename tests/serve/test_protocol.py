@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from raydiff.errors import DecodingError, UsageError
-from raydiff.serve.protocol import MAX_PROMPTS, ChatBody, CompletionBody, parse_body
+from raydiff.serve.contents import MAX_PROMPTS
+from raydiff.serve.protocol import ChatBody, CompletionBody, parse_body
 
 
 def completion(**fields: Any) -> CompletionBody:
