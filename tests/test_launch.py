@@ -216,6 +216,34 @@ def _a_second_one_is_refused(args: list[str], banner: str, tmp_path: Path) -> No
     assert "already runs application 'raydiff'" in output.read_text()
 
 
+def test_on_a_cluster_at_hand_only_the_app_and_its_serve_go(
+    ray_cluster: dict[str, Any], tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "output"
+    args = ["serve", "--model", str(tiny_checkpoint), "--port", "0"]
+    with output.open("wb") as file:
+        env = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+        process = start_raydiff(args, file, env)
+        try:
+            wait_for_text(process, output, "Ctrl-C ends it.")
+            assert serve_actors() != []
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert "Traceback" not in output.read_text()
+    for _ in range(100):
+        if serve_actors() == []:
+            break
+        time.sleep(0.1)
+    assert serve_actors() == []
+
+
+def serve_actors() -> list[str]:
+    """Names of Serve's controller, proxies and replicas that live on the cluster."""
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    return [actor["name"] for actor in actors if actor["name"].startswith("SERVE")]
+
+
 def test_ctrl_c_while_it_starts_leaves_nothing(tiny_checkpoint: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     args = ["serve", "--model", str(tiny_checkpoint), "--port", "0"]

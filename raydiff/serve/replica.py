@@ -120,7 +120,7 @@ class ReplicaCore:
             if not done:
                 self._cancel([submitted.request_id])
 
-    def describe(self) -> dict[str, Any]:
+    async def describe(self) -> dict[str, Any]:
         """What this replica hosts and how busy it is."""
         return {
             "model": self._spec.name,

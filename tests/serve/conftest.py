@@ -48,7 +48,7 @@ class FakeReplicas:
             yield event
 
     async def describe(self, *, timeout_s: float) -> list[dict[str, Any]]:
-        return [self._core.describe()]
+        return [await self._core.describe()]
 
 
 @pytest.fixture(scope="session")

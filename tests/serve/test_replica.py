@@ -44,10 +44,10 @@ async def completions(core: ReplicaCore, *requests: GenerationRequest) -> list[C
 async def until_there_are(count: int, core: ReplicaCore) -> None:
     """Wait until so many requests are in flight."""
     for _ in range(4000):
-        if core.describe()["requests"] == count:
+        if (await core.describe())["requests"] == count:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError(core.describe())
+    raise AssertionError(await core.describe())
 
 
 async def test_completions_come_in_the_order_of_the_requests(core: ReplicaCore, ask: Ask) -> None:
@@ -142,7 +142,7 @@ class TestSmallQueues:
         assert isinstance(answer, Refusal)
         assert isinstance(answer.error, Overloaded)
         assert answer.error.retry_after_s > 0
-        assert core.describe()["requests"] == 0
+        assert (await core.describe())["requests"] == 0
 
 
 class FakeEngineThread:
