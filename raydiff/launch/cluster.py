@@ -131,7 +131,7 @@ def _start(cpus: int, metrics_port: int | None) -> None:
             include_dashboard=False,
             _metrics_export_port=metrics_port,
         )
-    except (RuntimeError, ConnectionError, ValueError, TimeoutError, RayError) as error:
+    except Exception as error:  # Ray raises bare Exception when a node does not come up in time
         raise ClusterError(f"No local Ray cluster could be started: {error}") from error
 
 
