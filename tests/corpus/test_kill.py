@@ -20,8 +20,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from ..processes import descendants
+from .commands import command
 from .conftest import read_outputs
-from .processes import command, descendants
 
 SAMPLE = Path(__file__).parents[2] / "jobs" / "sample.parquet"
 SHARD_ROWS = 4
@@ -36,6 +37,7 @@ class Drill:
 
     source: Path
     output: Path
+    log: Path
 
     @property
     def parts(self) -> dict[str, int]:
@@ -45,13 +47,25 @@ class Drill:
     @contextmanager
     def started(self) -> Iterator[subprocess.Popen[str]]:
         arguments = [str(self.source), str(self.output), "--shard-rows", str(SHARD_ROWS)]
-        with subprocess.Popen(
-            [sys.executable, "-m", "raydiff", "summarize", *arguments, "--steps", "1", "--json"],
-            env={**os.environ, "RAY_ADDRESS": "local"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        ) as process:
+        with (
+            self.log.open("a") as errors,
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "raydiff",
+                    "summarize",
+                    *arguments,
+                    "--steps",
+                    "1",
+                    "--json",
+                ],
+                env={**os.environ, "RAY_ADDRESS": "local"},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as process,
+        ):
             try:
                 yield process
             finally:
@@ -64,6 +78,7 @@ class Drill:
         with self.started() as process:
             wait_until(lambda: len(self.parts) >= len(before) + new_parts or ended(process))
             time.sleep(delay_s)
+            assert not ended(process), self.log.read_text()
             family = descendants(process.pid)
             process.kill()
             process.wait()
@@ -77,7 +92,7 @@ class Drill:
     def finish(self) -> dict[str, object]:
         with self.started() as process:
             out, _ = process.communicate(timeout=DEADLINE_S)
-        assert process.returncode == 0
+        assert process.returncode == 0, self.log.read_text()
         report: dict[str, object] = json.loads(out.splitlines()[-1])
         return report
 
@@ -102,7 +117,7 @@ def wait_until(condition: object) -> None:
 def drill(folder: Path, rows: int) -> Drill:
     source = folder / "corpus.parquet"
     pq.write_table(pq.read_table(SAMPLE).slice(0, rows), source)
-    return Drill(source, folder / "out")
+    return Drill(source, folder / "out", folder / "stderr")
 
 
 def check(subject: Drill, rows: int, kills: list[int]) -> None:
@@ -128,6 +143,22 @@ def test_a_run_killed_once_goes_on_where_it_was(tmp_path: Path) -> None:
     kills = [subject.kill_once(2, 0.0)]
     assert 2 <= len(subject.parts) < 12
     check(subject, 48, kills)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_ctrl_c_leaves_a_run_that_can_go_on_and_no_process(tmp_path: Path) -> None:
+    subject = drill(tmp_path, 48)
+    with subject.started() as process:
+        wait_until(lambda: len(subject.parts) >= 2 or ended(process))
+        family = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130, subject.log.read_text()
+    assert not [command(pid) for pid in family if command(pid)]
+    report = json.loads((subject.output / "_run.json").read_text())
+    assert (report["status"], report["reason"]) == ("stopped", "KeyboardInterrupt")
+    check(subject, 48, [len(subject.parts)])
 
 
 @pytest.mark.slow

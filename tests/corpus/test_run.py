@@ -22,9 +22,10 @@ from raydiff.errors import ClusterError
 from raydiff.metrics import DOCUMENTS, SHARDS
 from raydiff.request import Decoding
 
+from ..processes import descendants
+from .commands import command
 from .conftest import WriteCorpus, read_outputs
 from .fakes import CRASH, POISON, FakeReplica
-from .processes import command, descendants
 
 
 @pytest.fixture(scope="module")
