@@ -35,9 +35,14 @@ class EngineSettings(Settings):
     """Bytes that caches and activations of admitted requests may take; 0 works it out from
     the device's free memory."""
     max_queued: int = Field(4096, ge=1)
-    """Requests that may wait for admission in each lane before `Overloaded`."""
+    """Requests of each lane that may be in flight beyond `max_rows`, before `Overloaded`."""
     threads: int = Field(0, ge=0)
     """CPU threads of the model; 0 means the cores this process may use."""
+
+    @property
+    def max_in_flight(self) -> int:
+        """Requests of one lane, waiting or admitted, before `Overloaded`."""
+        return self.max_queued + self.max_rows
 
 
 class ModelSettings(Settings):

@@ -96,8 +96,7 @@ class EngineLoop:
     def _check_room(self, requests: list[GenerationRequest]) -> None:
         if self._stopping or self._failure is not None:
             raise EngineError(f"The engine has stopped: {self._failure or 'shutting down'}.")
-        settings = self.engine.settings
-        limit = settings.max_queued + settings.max_rows
+        limit = self.engine.settings.max_in_flight
         for lane, pending in self._pending.items():
             asked = sum(r.lane == lane for r in requests)
             if asked and pending + asked > limit:

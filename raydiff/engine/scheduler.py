@@ -39,13 +39,15 @@ class Scheduler:
         """Queue a canvas.
 
         Raises:
-            Overloaded: its lane's queue is full.
+            Overloaded: as many requests of its lane are in flight as may be.
         """
-        queue = self._waiting[canvas.request.lane]
-        if len(queue) >= self._settings.max_queued:
+        lane = canvas.request.lane
+        queue = self._waiting[lane]
+        admitted = sum(other.request.lane == lane for other in self._active.values())
+        if len(queue) + admitted >= self._settings.max_in_flight:
             raise Overloaded(
-                f"queue of lane {canvas.request.lane!r}: expected fewer than "
-                f"{self._settings.max_queued} waiting requests. Try again later.",
+                f"lane {lane!r}: expected fewer than {self._settings.max_in_flight} requests in "
+                "flight. Try again later.",
                 retry_after_s=1.0,
             )
         queue.append(canvas)

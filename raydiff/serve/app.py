@@ -100,7 +100,7 @@ def target_ongoing_requests(model: ModelSettings) -> float:
 def max_ongoing_requests(model: ModelSettings) -> int:
     """Far above what the engine takes on, so that it is the engine that refuses, by lane."""
     lanes = 2
-    return 2 * lanes * (model.engine.max_queued + model.engine.max_rows)
+    return 2 * lanes * model.engine.max_in_flight
 
 
 def required_cpus(settings: AppSettings) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -127,3 +128,24 @@ def test_stopping_ends_what_is_unfinished(engine: Engine) -> None:
     assert listener.done.is_set()
     with pytest.raises(EngineError):
         loop.submit(engine.request("b"), listener)
+
+
+def test_what_the_loop_admits_the_engine_admits(make_engine: MakeEngine) -> None:
+    """A burst up to the limit is served; none of it turns into an error later."""
+    loop = EngineLoop(make_engine(max_rows=1, max_queued=2))
+    listeners = [Listener() for _ in range(3)]
+    loop.start()
+    for listener in listeners:
+        loop.submit(loop.engine.request("a", Decoding(max_tokens=4), lane="batch"), listener)
+    assert {listener.result().finish_reason for listener in listeners} == {"length"}
+    loop.stop()
+    burst = EngineLoop(make_engine(max_rows=1, max_queued=2))
+    together = [burst.engine.request("a", Decoding(max_tokens=4), lane="batch") for _ in range(3)]
+    heard = Listener()
+    burst.submit_all(together, heard)
+    burst.start()
+    while burst.load():
+        time.sleep(0.01)
+    burst.stop()
+    reasons = [e.completion.finish_reason for e in heard.events if e.completion]
+    assert reasons == ["length"] * 3
