@@ -10,9 +10,11 @@ import ray
 import ray.data
 from ray import serve
 from ray.data import ActorPoolStrategy
+from ray.util import metrics
 
 from raydiff.config import APP_NAME, ModelSettings, deployment_name
 from raydiff.corpus.closing import close
+from raydiff.corpus.counting import CommitCounter
 from raydiff.corpus.directory import RunDirectory
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardReport
@@ -25,6 +27,7 @@ from raydiff.corpus.worker import (
     encode_task,
 )
 from raydiff.errors import ClusterError
+from raydiff.metrics import RayBackend
 
 MAX_TASKS = 4096
 """Each task is an object in the driver's store; larger plans put several shards in a task."""
@@ -52,15 +55,21 @@ def execute(
         InputError: the input changed while the run was under way.
     """
     session = Session()
+    counter = CommitCounter(RayBackend(metrics), _served_name(run))
     run.write_report(started_report(run, session))
     try:
         for report in _reports(run, app_name):
             session.add(report)
+            counter.add(report)
             on_progress(session)
         return close(run, session)
     except BaseException as error:
         run.write_report(stopped_report(run, session, error))
         raise
+
+
+def _served_name(run: RunDirectory) -> str:
+    return ModelSettings(model=run.settings.model).served_name
 
 
 def _reports(run: RunDirectory, app_name: str) -> Iterator[ShardReport]:
@@ -115,7 +124,7 @@ def _quieten_ray_data() -> None:
 def _job(run: RunDirectory, app_name: str) -> WorkerJob:
     return WorkerJob(
         settings=run.settings,
-        served_name=ModelSettings(model=run.settings.model).served_name,
+        served_name=_served_name(run),
         app_name=app_name,
         input_root=run.inputs.root,
         output=run.folder.root,

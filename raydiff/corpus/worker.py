@@ -20,7 +20,6 @@ from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardProcessor, ShardReport
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
-from raydiff.metrics import DOCUMENTS, SHARDS, Backend, RayBackend
 from raydiff.request import Decoding
 from raydiff.text import Tokenizer
 
@@ -71,11 +70,6 @@ class ShardWorker:
     """One actor of the pool. Tasks run on it concurrently, on one event loop."""
 
     def __init__(self, job: WorkerJob) -> None:
-        # Metric objects made before the worker's own process exists would lose their tags.
-        from ray.util import metrics
-
-        self._labels = {"model": job.served_name}
-        self._metrics: Backend = RayBackend(metrics)
         settings = job.settings
         self._processor = ShardProcessor(
             input_root=job.input_root,
@@ -117,11 +111,4 @@ class ShardWorker:
             _log.exception("Shard %s failed.", shard.shard_id)
             message = f"shard {shard.shard_id}: the worker failed with {error!r}."
             raise ClusterError(message) from error
-        self._count(report)
         return report.to_json()
-
-    def _count(self, report: ShardReport) -> None:
-        for outcome, amount in (("summarized", report.rows), ("failed", report.errors)):
-            if amount:
-                self._metrics.add(DOCUMENTS, amount, {**self._labels, "outcome": outcome})
-        self._metrics.add(SHARDS, 1, self._labels)
