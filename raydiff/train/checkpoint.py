@@ -33,8 +33,8 @@ RAYDIFF_SECTION: dict[str, Any] = {
     "block_length": BLOCK_LENGTH,
     "max_new_tokens": CONTEXT_TOKENS - TARGET_POSITION,
     "target_position": TARGET_POSITION,
-    "end_bias": 1.0,
-    "end_threshold": 0.9,
+    "end_bias": 1.25,
+    "end_threshold": 0.5,
     "drop_after_end": True,
     "defaults": {"policy": "quota", "steps": 16, "max_tokens": BLOCK_LENGTH},
 }

@@ -56,6 +56,6 @@ def test_an_export_keeps_tuned_decoding_facts(work: Path) -> None:
     exported = work / "exported"
     main(["--work", str(work), "--export", str(exported)])
     config = exported / "config.json"
-    config.write_text(config.read_text().replace('"end_bias": 1.0', '"end_bias": 0.25'))
+    config.write_text(config.read_text().replace('"end_bias": 1.25', '"end_bias": 0.25'))
     main(["--work", str(work), "--export", str(exported)])
     assert load_denoiser(exported, "cpu", "fp32").spec.end_bias == 0.25
