@@ -233,7 +233,9 @@ def test_a_scrape_shows_the_catalogue_under_rays_names(
     assert ours <= known
     assert value(samples, OUTPUT_TOKENS.ray_name, model=MODEL) > 0
     assert value(samples, FORWARDS.ray_name, model=MODEL, kind="encode") > 0
-    labels = next(s.labels for s in samples if s.name == OUTPUT_TOKENS.ray_name)
+    labels = next(
+        s.labels for s in samples if s.name == OUTPUT_TOKENS.ray_name and s.labels["model"] == MODEL
+    )
     assert labels["deployment"] == f"model-{MODEL}"
 
 
