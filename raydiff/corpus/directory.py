@@ -22,7 +22,8 @@ from raydiff.corpus.attempts import ATTEMPTS_FOLDER
 from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
 from raydiff.corpus.files import TEMP_PREFIX, DirectoryLock, Folder, local_path
 from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
-from raydiff.corpus.inputs import Inputs, count_repeated_ids, read_inputs
+from raydiff.corpus.ids import count_repeated_ids
+from raydiff.corpus.inputs import Inputs, read_inputs
 from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_plan, save_plan
 from raydiff.errors import InputError, RunConflict, UsageError
 from raydiff.request import Decoding

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from raydiff.corpus.files import Folder, local_path
@@ -40,9 +39,6 @@ RESERVED = (
     "attempts",
 )
 """Columns of the output that an id or passed column may not be called."""
-
-MAX_ID_BYTES = 2**30
-"""Above this many bytes of ids, repeated ids are not counted: they must fit in memory."""
 
 _FOOTER_THREADS = 16
 _MAGIC = b"PAR1"
@@ -283,29 +279,3 @@ def _input_file(footer: _Footer, columns: Columns) -> InputFile:
 def _column_bytes(group: Any, name: str) -> int:
     chunks: Iterable[Any] = (group.column(i) for i in range(group.num_columns))
     return sum(c.total_uncompressed_size for c in chunks if c.path_in_schema == name)
-
-
-def count_repeated_ids(inputs: Inputs) -> int | None:
-    """Rows whose id an earlier row has too; nulls do not count. Reads the id column only.
-
-    `None` when there are too many ids to hold, or when they cannot be read.
-    """
-    column = inputs.columns.id
-    if column is None:
-        return 0
-    if sum(group.id_bytes for file in inputs.files for group in file.groups) > MAX_ID_BYTES:
-        return None
-    folder = Folder(inputs.root)
-    chunks: list[pa.Array[Any]] = []
-    try:
-        for file in inputs.files:
-            with folder.open(file.name) as stream:
-                chunks += _plain(pq.ParquetFile(stream).read(columns=[column]).column(0)).chunks
-        ids = pa.chunked_array(chunks)
-        return int(len(ids) - ids.null_count - pc.count_distinct(ids).as_py())
-    except (OSError, pa.ArrowException):
-        return None
-
-
-def _plain(ids: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
-    return ids.cast(ids.type.value_type) if pa.types.is_dictionary(ids.type) else ids
