@@ -25,16 +25,24 @@ from raydiff.train.tokenizer import train_tokenizer
 from raydiff.train.trainer import Trainer, TrainingSettings
 from raydiff.train.transplant import start_folder, transplant
 
+CACHE = "train.npz"
+"""Tokenised training pairs, in the work directory."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit status."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
     torch.set_num_threads(1)  # each of the trainer's workers is one thread
     work: Path = options.work
     work.mkdir(parents=True, exist_ok=True)
     if options.export is not None:
         export_model(work, options.export, average=options.average)
         return 0
+    if not (options.steps or options.decay):
+        parser.error("--steps or --decay: expected how far to train, got neither")
+    if options.corpus is None and not (work / CACHE).exists():
+        parser.error("--corpus: expected a directory made by jobs/build_corpus.py, got none")
     (work / "pid").write_text(str(os.getpid()))
     pairs = prepare(work, options.corpus)
     settings = TrainingSettings(
@@ -52,11 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def prepare(work: Path, corpus: Path) -> TokenisedPairs:
+def prepare(work: Path, corpus: Path | None) -> TokenisedPairs:
     """Tokenizer, transplanted start and tokenised training pairs, made once and kept in `work`."""
-    cache = work / "train.npz"
+    cache = work / CACHE
     if cache.exists():
         return TokenisedPairs.load(cache)
+    assert corpus is not None
     rows = read_split(corpus / "train.parquet")
     # Summaries count twice: pieces that they use are the ones the model must write.
     texts = [text for row in rows for text in (row.text, row.summary, row.summary)]
@@ -69,7 +78,11 @@ def prepare(work: Path, corpus: Path) -> TokenisedPairs:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="raydiff train summarizer", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="raydiff train summarizer",
+        description="Trains the bundled summariser, or goes on from the checkpoint in --work.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
     add = parser.add_argument
     add("--corpus", type=Path, help="directory that jobs/build_corpus.py wrote")
     add("--work", type=Path, required=True, help="directory for checkpoints, log and cache")
@@ -83,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     for field in fields(TrainingSettings):
         if field.name != "target_position":
             name = "--" + field.name.replace("_", "-")
-            add(name, type=type(field.default), default=field.default)
+            add(name, type=type(field.default), default=field.default, help="training setting")
     return parser
 
 

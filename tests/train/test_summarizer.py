@@ -59,3 +59,10 @@ def test_an_export_keeps_tuned_decoding_facts(work: Path) -> None:
     config.write_text(config.read_text().replace('"end_bias": 1.25', '"end_bias": 0.25'))
     main(["--work", str(work), "--export", str(exported)])
     assert load_denoiser(exported, "cpu", "fp32").spec.end_bias == 0.25
+
+
+@pytest.mark.parametrize("flags", [["--steps", "2"], []])
+def test_a_missing_corpus_or_goal_is_a_usage_error(tmp_path: Path, flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--work", str(tmp_path / "new"), *flags])
+    assert stopped.value.code == 2
