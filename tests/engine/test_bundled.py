@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -92,11 +93,12 @@ def test_a_literal_mask_token_in_a_document_is_text(denoiser: Denoiser) -> None:
     assert tokenizer.decode(ids) == f"a {mask} b"
 
 
-def test_bfloat16_agrees_with_float32_on_most_tokens(
-    denoiser: Denoiser, documents: list[str]
-) -> None:
-    """Reported, not promised: rounding may flip a close call, not the whole text."""
+def test_bfloat16_stays_close_to_float32(denoiser: Denoiser, documents: list[str]) -> None:
+    """Rounding may flip a close call, and what follows from it, but not most of a text."""
     half = load_denoiser("summarizer", device="cpu", dtype="bf16")
     exact, rounded = (fresh(d).generate(documents) for d in (denoiser, half))
-    same = sum(a.token_ids == b.token_ids for a, b in zip(exact, rounded, strict=True))
-    assert same >= len(documents) // 2
+    alike = [
+        SequenceMatcher(None, a.token_ids, b.token_ids, autojunk=False).ratio()
+        for a, b in zip(exact, rounded, strict=True)
+    ]
+    assert sum(alike) / len(alike) > 0.7
