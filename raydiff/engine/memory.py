@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from raydiff.engine.canvas import Canvas
 from raydiff.spec import ModelSpec
 
-CONTEXT_BUCKETS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+CONTEXT_BUCKETS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+"""Rows of one bucket share forwards. None below 256: fuller forwards outweigh the memory."""
 
 
 def context_bucket(positions: int) -> int:
