@@ -53,11 +53,6 @@ class Metric:
         """The name a scrape of Ray's exporter shows (histograms add _bucket, _sum, _count)."""
         return f"ray_{self.name}_total" if self.kind == "counter" else f"ray_{self.name}"
 
-    @property
-    def plain_name(self) -> str:
-        """The name a scrape of prometheus_client shows."""
-        return f"{self.name}_total" if self.kind == "counter" else self.name
-
 
 DOCUMENTS = Metric(
     "raydiff_documents",

@@ -61,6 +61,10 @@ class ModelSpec:
     then they are neither computed nor attended to."""
     defaults: Decoding
 
+    def cache_bytes_per_position(self, bytes_per_value: int) -> int:
+        """Bytes of keys and values that one position of one row takes in the cache."""
+        return 2 * self.layers * self.heads * self.head_dim * bytes_per_value
+
     def resolve(self, decoding: Decoding) -> Decoding:
         """Fill what `decoding` leaves open and check it against the model.
 

@@ -49,10 +49,6 @@ class Tokenizer:
             raise ModelError(f"{file}: expected a readable tokenizer: {error}.") from error
         return cls(backend, load_spec(path_or_name), _chat_template(path))
 
-    @property
-    def vocab_size(self) -> int:
-        return int(self._backend.get_vocab_size())
-
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, without special tokens."""
         return list(self._backend.encode(text, add_special_tokens=False).ids)

@@ -66,7 +66,7 @@ def cache_bytes(spec: ModelSpec, *, bytes_per_value: int) -> int:
     if spec.cache == "none":
         return 0
     positions = spec.max_prompt_tokens + spec.max_new_tokens
-    return 2 * spec.layers * spec.heads * spec.head_dim * positions * bytes_per_value
+    return positions * spec.cache_bytes_per_position(bytes_per_value)
 
 
 def _weights(spec: ModelSpec) -> tuple[int, list[str]]:

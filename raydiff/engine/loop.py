@@ -67,7 +67,7 @@ class EngineLoop:
 
         Raises:
             UsageError: it can never run.
-            Overloaded: as many requests of its lane are in flight as may queue.
+            Overloaded: as many requests of its lane are in flight as may be.
             EngineError: the loop has stopped or died.
         """
         self.submit_all([request], on_event)

@@ -26,10 +26,6 @@ class Footprint:
     spec: ModelSpec
     dtype_bytes: int
 
-    @property
-    def cache_bytes_per_position(self) -> int:
-        return self.spec.layers * 2 * self.spec.heads * self.spec.head_dim * self.dtype_bytes
-
     def request_bytes(self, canvas: Canvas) -> int:
         """Cache, hidden states and logits that a canvas adds to the engine's peak.
 
@@ -38,7 +34,8 @@ class Footprint:
         """
         context = context_bucket(canvas.reserved_context)
         computed = canvas.block_length if canvas.cached else context + canvas.block_length
-        cache = context * self.cache_bytes_per_position if canvas.cached else 0
+        per_position = self.spec.cache_bytes_per_position(self.dtype_bytes)
+        cache = context * per_position if canvas.cached else 0
         hidden = max(computed, canvas.prompt_length) * self.spec.hidden_size * 12
         logits = canvas.block_length * self.spec.vocab_size * 3 * 4
         return cache + hidden * self.dtype_bytes + logits

@@ -12,10 +12,8 @@ from raydiff.engine.plan import DenoisePlan, EncodePlan, Sampling, Shape
 
 def encode_plan(canvases: Sequence[Canvas], shape: Shape) -> EncodePlan:
     """Plan the encoding of prompts or of finished blocks (never both in one plan)."""
-    blocks = canvases[0].state is State.ENCODE_BLOCK
-    lengths = [c.block_length for c in canvases]
-    offsets = [len(c.done) - n for c, n in zip(canvases, lengths, strict=True)]
-    if blocks:
+    if canvases[0].state is State.ENCODE_BLOCK:
+        offsets = [len(c.done) - c.block_length for c in canvases]
         tokens = [tuple(c.done[o:]) for c, o in zip(canvases, offsets, strict=True)]
         starts = [c.positions_from(o) for c, o in zip(canvases, offsets, strict=True)]
         cached = [c.prompt_length + o for c, o in zip(canvases, offsets, strict=True)]

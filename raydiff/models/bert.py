@@ -42,7 +42,7 @@ class BertDenoiser:
 
     @property
     def cache_bytes_per_position(self) -> int:
-        return self.spec.layers * 2 * self.spec.hidden_size * self.dtype.itemsize
+        return self.spec.cache_bytes_per_position(self.dtype.itemsize)
 
     def forward(
         self,
