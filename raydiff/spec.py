@@ -1,20 +1,55 @@
-"""ModelSpec: how a model differs from others, read from its `config.json` without torch."""
+"""ModelSpec: how a model differs from others. Nothing else asks which family it is; no torch."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
-from raydiff.errors import DecodingError, ModelError, invalid
-from raydiff.request import Decoding
+from raydiff.decoding import POLICY_NOISE, POLICY_SETTINGS, Decoding, policies_of, require
 
-Noise = Literal["absorbing"]
-Attention = Literal["encoder-block"]
-CachePolicy = Literal["none", "encoder-block"]
+Noise = Literal["absorbing", "uniform", "gaussian"]
+Attention = Literal["full", "encoder-block", "block-causal", "causal-encoder"]
+CachePolicy = Literal["none", "exact"]
+Prediction = Literal["x0", "epsilon", "velocity"]
 
-BUNDLED = {"summarizer": Path(__file__).parent / "models" / "summarizer"}
+SETTING_DEFAULTS: dict[str, Any] = {
+    "score": "confidence",
+    "score_temperature": 0.0,
+    "schedule": "linear",
+    "threshold": 0.9,
+    "factor": 1.0,
+    "entropy_bound": 0.1,
+    "low_threshold": 0.4,
+    "edit_threshold": 0.9,
+    "max_edits": 16,
+    "remask": "cap",
+    "loop_from": 0.55,
+    "loop_to": 0.05,
+    "loop_alpha": 0.9,
+    "solver": "ddim",
+    "solver_order": 2,
+    "rounding": "euclidean",
+    "clamp": False,
+}
+"""What a policy's own settings are where neither the request nor the model says."""
+
+_ETA = {"remask": 0.05, "solver": 0.0}
+_TIMED = ("ancestral", "remask", "flow", "solver")
+"""Policies whose every step belongs to a noise level, so that `steps` is never open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KVGroup:
+    """Layers whose keys and values have one shape."""
+
+    layers: int
+    heads: int
+    """Key/value heads of a layer."""
+    head_dim: int
+
+    def bytes_per_position(self, bytes_per_value: int) -> int:
+        """Bytes of keys and values that one position of one row takes in these layers."""
+        return 2 * self.layers * self.heads * self.head_dim * bytes_per_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,27 +59,39 @@ class ModelSpec:
     name: str
     """The name or path it was loaded by."""
     family: str
-    """The loader that understands its checkpoint, e.g. "bert"."""
+    """The family that understands its checkpoint (`raydiff.families`), e.g. "llada"."""
     vocab_size: int
-    layers: int
-    heads: int
-    """Key/value heads of a layer."""
-    head_dim: int
     hidden_size: int
+    kv: tuple[KVGroup, ...]
+    """The shapes of a row's cache, one group after another."""
     attention: Attention = "encoder-block"
-    """encoder-block: the prompt attends to itself in both directions; a block attends to
-    the prompt, to earlier blocks and, in both directions, to itself."""
-    cache: CachePolicy = "encoder-block"
-    """Which exact cache the attention pattern allows."""
+    """full: every position attends to every other, those still to be denoised included.
+    encoder-block: the prompt attends to itself in both directions; a block attends to the
+    prompt, to earlier blocks and, in both directions, to itself.
+    block-causal: blocks of `block_length`, counted from the prompt's first token, attend to
+    earlier ones and, in both directions, to themselves.
+    causal-encoder: prompt and finished blocks are encoded causally; a block attends to them and,
+    in both directions, to itself."""
     noise: Noise = "absorbing"
+    prediction: Prediction = "x0"
+    """What the network predicts of noised embeddings; of tokens it is always x0."""
+    shift: bool = False
+    """Whether the token at p is predicted at p - 1, as in autoregressive models."""
+    self_conditioning: bool = False
+    """Whether a forward also takes the expected embeddings of the one before."""
     pad_id: int
     mask_id: int
+    """The absorbing token; for other noises any id that is never predicted, or `pad_id`."""
     end_ids: tuple[int, ...]
     """Tokens that end a text; the first fills the block after it."""
     forbidden_ids: tuple[int, ...] = ()
     """Tokens never predicted, besides `mask_id` (padding, document start)."""
     prompt_prefix_ids: tuple[int, ...] = ()
     prompt_suffix_ids: tuple[int, ...] = ()
+    chat_template: str | None = None
+    """The family's own chat template, for checkpoints that bring none."""
+    context_length: int | None = None
+    """Most positions of prompt and generated text together; `None`: no bound but those below."""
     max_prompt_tokens: int
     """Longest prompt, its prefix and suffix included."""
     block_length: int
@@ -59,11 +106,26 @@ class ModelSpec:
     drop_after_end: bool = False
     """Whether the model was trained to do without the positions after a committed end token;
     then they are neither computed nor attended to."""
+    commit_first: bool = False
+    """Whether a block's first token, which `shift` predicts from finished text alone, commits in
+    the block's first step (Fast-dLLM v2)."""
     defaults: Decoding
+
+    @property
+    def cache(self) -> CachePolicy:
+        """Whether the attention pattern allows an exact cache."""
+        return "none" if self.attention == "full" else "exact"
 
     def cache_bytes_per_position(self, bytes_per_value: int) -> int:
         """Bytes of keys and values that one position of one row takes in the cache."""
-        return 2 * self.layers * self.heads * self.head_dim * bytes_per_value
+        return sum(group.bytes_per_position(bytes_per_value) for group in self.kv)
+
+    def policies(self) -> tuple[str, ...]:
+        """The policies that undo this model's noise."""
+        fits = [p for p, noises in POLICY_NOISE.items() if self.noise in noises]
+        if self.attention != "block-causal":
+            fits.remove("speculative") if "speculative" in fits else None
+        return tuple(fits)
 
     def resolve(self, decoding: Decoding) -> Decoding:
         """Fill what `decoding` leaves open and check it against the model.
@@ -71,139 +133,92 @@ class ModelSpec:
         Raises:
             DecodingError: a value is impossible for this model.
         """
-        policy = decoding.policy
-        if policy is None:
-            policy = _implied_policy(decoding) or self.defaults.policy or "quota"
+        policy = decoding.policy or self._implied_policy(decoding) or self._default_policy()
+        known = ", ".join(self.policies())
+        require(policy in self.policies(), "policy", f"one of {known} for {self.name!r}", policy)
+        defaults = self.defaults if policy == self._default_policy() else Decoding()
         block_length = _or(decoding.block_length, self.defaults.block_length, self.block_length)
-        filled = replace(
-            decoding,
-            policy=policy,
-            max_tokens=_or(decoding.max_tokens, self.defaults.max_tokens, self.max_new_tokens),
-            temperature=_or(decoding.temperature, self.defaults.temperature, 0.0),
-            steps=_or(decoding.steps, self._default_steps(policy, block_length)),
-            threshold=_or(decoding.threshold, self.defaults.threshold, 0.9)
-            if policy == "threshold"
-            else None,
-            block_length=block_length,
-            cache=_or(decoding.cache, self.defaults.cache, "auto"),
-        )
-        self._check(filled)
-        return filled
+        max_tokens = _or(decoding.max_tokens, self.defaults.max_tokens, self.max_new_tokens)
+        if self.attention == "full" and decoding.block_length is None:
+            block_length = min(block_length, max_tokens)
+        filled: dict[str, Any] = {
+            "policy": policy,
+            "max_tokens": max_tokens,
+            "temperature": _or(decoding.temperature, self.defaults.temperature, 0.0),
+            "block_length": block_length,
+            "steps": _or(decoding.steps, self._default_steps(policy, block_length)),
+            "cache": _or(decoding.cache, self._default_cache(decoding)),
+        }
+        for name in POLICY_SETTINGS[policy] - {"steps"}:
+            own = _ETA.get(policy) if name == "eta" else SETTING_DEFAULTS.get(name)
+            filled[name] = _or(getattr(decoding, name), getattr(defaults, name), own)
+        # a wrong setting beside an implied policy is refused here, by name
+        resolved = replace(decoding, **filled)
+        self._check(resolved)
+        return resolved
+
+    def _default_policy(self) -> str:
+        usual = {"absorbing": "quota", "uniform": "entropy_bound", "gaussian": "solver"}
+        return self.defaults.policy or usual[self.noise]
+
+    def _implied_policy(self, decoding: Decoding) -> str | None:
+        """The first policy that reads every policy setting given, if any is given."""
+        shared = {name for name in decoding.given() if name in _implying()}
+        if not shared:
+            return "quota" if decoding.steps is not None and self.noise == "absorbing" else None
+        default = self._default_policy()
+        order = [default, *(p for p in self.policies() if p != default)]
+        return next((p for p in order if shared <= POLICY_SETTINGS[p]), None)
 
     def _default_steps(self, policy: str, block_length: int) -> int | None:
         """A shorter block than the model's takes no more steps than it has positions."""
-        if policy != "quota":
-            return None
-        return min(self.defaults.steps or self.block_length, block_length)
+        if self.noise == "absorbing" and policy in ("quota", *_TIMED):
+            return min(self.defaults.steps or self.block_length, block_length)
+        return self.defaults.steps or (block_length if self.noise != "absorbing" else None)
+
+    def _default_cache(self, decoding: Decoding) -> str:
+        return "none" if decoding.guidance else (self.defaults.cache or "auto")
 
     def _check(self, d: Decoding) -> None:
         assert d.max_tokens is not None
         assert d.block_length is not None
-        _at_most("max_tokens", d.max_tokens, self.max_new_tokens, self.name)
-        _at_most("block_length", d.block_length, self.block_length, self.name)
-        if d.policy == "quota":
+        self._at_most("max_tokens", d.max_tokens, self.max_new_tokens)
+        self._at_most("block_length", d.block_length, self.block_length)
+        if d.policy == "quota" and d.schedule == "linear":
             assert d.steps is not None
-            if d.steps > d.block_length:
-                message = invalid(
-                    "steps",
-                    expected=f"at most block_length ({d.block_length})",
-                    got=d.steps,
-                    remedy="A step commits at least one position.",
-                )
-                raise DecodingError(message, param="steps")
+            remedy = "A step commits at least one position."
+            expected = f"at most block_length ({d.block_length})"
+            require(d.steps <= d.block_length, "steps", expected, d.steps, remedy)
+        if self.attention == "block-causal":
+            divides = self.block_length % d.block_length == 0
+            expected = f"a divisor of the model's block length ({self.block_length})"
+            require(divides, "block_length", expected, d.block_length)
+        self._check_cache(d)
+
+    def _check_cache(self, d: Decoding) -> None:
+        approximate = d.cache in ("prefix", "dual")
+        usable = self.attention == "full" and self.noise == "absorbing"
+        expected = f"auto or none for {self.name!r}"
+        remedy = "Approximate caches are for fully bidirectional models of absorbing noise."
+        require(usable or not approximate, "cache", expected, d.cache, remedy)
+        expected, remedy = "none with guidance", "Guidance also needs the text without its prompt."
+        require(not d.guidance or d.cache == "none", "cache", expected, d.cache, remedy)
+        guidable = self.noise != "gaussian"
+        require(guidable or not d.guidance, "guidance", "0 for noise on embeddings", d.guidance)
+        require(approximate or d.refresh_steps is None, "refresh_steps", "cache prefix or dual", d)
+        require(d.cache == "dual" or d.window is None, "window", "cache dual", d.window)
+
+    def _at_most(self, name: str, value: int, limit: int) -> None:
+        require(value <= limit, name, f"at most {limit} for model {self.name!r}", value)
 
 
-def _implied_policy(decoding: Decoding) -> Literal["quota", "threshold"] | None:
-    if decoding.threshold is not None:
-        return "threshold"
-    return "quota" if decoding.steps is not None else None
+def _implying() -> frozenset[str]:
+    """Settings that name a policy by being given."""
+    return frozenset().union(*POLICY_SETTINGS.values()) - {"steps", "stop_entropy"}
 
 
 def _or(*values: Any) -> Any:
     return next((v for v in values if v is not None), None)
 
 
-def _at_most(name: str, value: int, limit: int, model: str) -> None:
-    if value > limit:
-        message = invalid(name, expected=f"at most {limit} for model {model!r}", got=value)
-        raise DecodingError(message, param=name)
-
-
-def model_path(path_or_name: str | Path) -> Path:
-    """The checkpoint directory behind a bundled name or a path.
-
-    Raises:
-        ModelError: there is no such bundled model and no such directory.
-    """
-    bundled = BUNDLED.get(str(path_or_name))
-    path = bundled if bundled is not None else Path(path_or_name)
-    if not (path / "config.json").is_file():
-        names = ", ".join(sorted(BUNDLED))
-        raise ModelError(
-            invalid(
-                "model",
-                expected=f"a bundled name ({names}) or a directory with config.json",
-                got=str(path_or_name),
-            )
-        )
-    return path
-
-
-def load_spec(path_or_name: str | Path) -> ModelSpec:
-    """Read a checkpoint's `config.json` into a ModelSpec.
-
-    Raises:
-        ModelError: the directory is missing, its config is unreadable or its family unknown.
-    """
-    path = model_path(path_or_name)
-    config = _read_config(path)
-    family = config.get("model_type")
-    if family != "bert" or not isinstance(config.get("raydiff"), dict):
-        raise ModelError(
-            invalid(
-                f"{path}/config.json",
-                expected="model_type 'bert' with a 'raydiff' section",
-                got=family,
-                remedy="Train one with `raydiff train summarizer`.",
-            )
-        )
-    try:
-        return _bert_spec(str(path_or_name), config, config["raydiff"])
-    except (KeyError, TypeError, DecodingError) as error:
-        raise ModelError(f"{path}/config.json: cannot be read as a model: {error!r}.") from error
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}/config.json: expected a JSON object: {error}.") from error
-    if not isinstance(config, dict):
-        raise ModelError(invalid(f"{path}/config.json", expected="a JSON object", got=config))
-    return config
-
-
-def _bert_spec(name: str, config: dict[str, Any], section: dict[str, Any]) -> ModelSpec:
-    return ModelSpec(
-        name=name,
-        family="bert",
-        vocab_size=config["vocab_size"],
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        head_dim=config["hidden_size"] // config["num_attention_heads"],
-        hidden_size=config["hidden_size"],
-        pad_id=config["pad_token_id"],
-        mask_id=section["mask_id"],
-        end_ids=tuple(section["end_ids"]),
-        forbidden_ids=tuple(section.get("forbidden_ids", ())),
-        prompt_prefix_ids=tuple(section.get("prompt_prefix_ids", ())),
-        prompt_suffix_ids=tuple(section.get("prompt_suffix_ids", ())),
-        max_prompt_tokens=section["max_prompt_tokens"],
-        block_length=section["block_length"],
-        max_new_tokens=section["max_new_tokens"],
-        target_position=section["target_position"],
-        end_bias=section.get("end_bias", 0.0),
-        end_threshold=section.get("end_threshold"),
-        drop_after_end=section.get("drop_after_end", False),
-        defaults=Decoding.from_mapping(section.get("defaults", {})),
-    )
+__all__ = ["KVGroup", "ModelSpec", "policies_of"]

@@ -14,7 +14,8 @@ from typing import Any
 import tokenizers
 
 from raydiff.errors import ModelError, UsageError, invalid
-from raydiff.spec import ModelSpec, load_spec, model_path
+from raydiff.families import load_spec, model_path
+from raydiff.spec import ModelSpec
 
 _PARAGRAPH = re.compile(r"\n\s*\n")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")

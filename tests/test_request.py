@@ -35,7 +35,7 @@ from raydiff.request import Decoding, Usage
         ("stop", [1]),
         ("stop", ["x"] * 17),
         ("policy", "magic"),
-        ("cache", "dual"),
+        ("cache", "magic"),
         ("ignore_eos", "yes"),
     ],
 )

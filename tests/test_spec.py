@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from raydiff.errors import DecodingError, ModelError
+from raydiff.families import load_spec, model_path
 from raydiff.models.loading import random_denoiser
 from raydiff.request import Decoding
-from raydiff.spec import ModelSpec, load_spec, model_path
+from raydiff.spec import ModelSpec
 
 
 @pytest.fixture(scope="module")

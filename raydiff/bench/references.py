@@ -20,8 +20,8 @@ from raydiff.diffusion.commit import commit_mask, end_run
 from raydiff.diffusion.sampling import adjust_end, forbid, greedy
 from raydiff.diffusion.schedule import quotas
 from raydiff.errors import UsageError
+from raydiff.families import load_spec, model_path
 from raydiff.request import Decoding
-from raydiff.spec import load_spec, model_path
 
 PAD_BLOCK = 1 << 30
 """Block number of padding: above all others, so that nothing attends to it."""

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from raydiff.request import CACHE_MODES, POLICIES, Decoding
+from raydiff.decoding import CACHE_MODES, POLICIES, Decoding
 
 
 def add_decoding_arguments(parser: argparse.ArgumentParser) -> None:

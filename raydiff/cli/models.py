@@ -6,7 +6,8 @@ import argparse
 import json
 from typing import Any
 
-from raydiff.spec import BUNDLED, ModelSpec, load_spec, model_path
+from raydiff.families import BUNDLED, load_spec, model_path
+from raydiff.spec import ModelSpec
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,7 +54,7 @@ def describe(path_or_name: str) -> dict[str, Any]:
         "max_prompt_tokens": spec.max_prompt_tokens,
         "max_new_tokens": spec.max_new_tokens,
         "block_length": spec.block_length,
-        "cache": "none" if spec.cache == "none" else f"{spec.cache} (exact)",
+        "cache": spec.cache,
         "cache_bytes": cache_bytes(spec, bytes_per_value=4),
         "default_policy": defaults.policy,
         "default_steps": defaults.steps,

@@ -26,8 +26,8 @@ from raydiff.corpus.ids import count_repeated_ids
 from raydiff.corpus.inputs import Inputs, read_inputs
 from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_plan, save_plan
 from raydiff.errors import InputError, RunConflict, UsageError
+from raydiff.families import load_spec
 from raydiff.request import Decoding
-from raydiff.spec import load_spec
 
 REPORT_NAME = "_run.json"
 SUCCESS_NAME = "_SUCCESS"

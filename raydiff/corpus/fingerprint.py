@@ -15,8 +15,8 @@ from typing import Any
 from raydiff.config import CorpusSettings
 from raydiff.corpus.inputs import Columns, Inputs
 from raydiff.errors import RunConflict
+from raydiff.families import model_path
 from raydiff.request import Decoding
-from raydiff.spec import model_path
 
 _WHOLE_BYTES = 256 * 2**20
 _EDGE_BYTES = 2**20

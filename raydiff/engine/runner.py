@@ -17,7 +17,7 @@ from raydiff.engine.plan import DenoisePlan, DenoiseResult, EncodePlan, Shape
 from raydiff.engine.sampler import Sampler
 from raydiff.engine.slab import Slab
 from raydiff.errors import OutOfMemory
-from raydiff.models.denoiser import Denoiser
+from raydiff.models.denoiser import Cache, Denoiser
 
 USED_STEP = 32
 """Cached positions are read in multiples of this, so that shapes repeat."""
@@ -75,7 +75,8 @@ class Runner:
         tokens, valid = _pad(plan.tokens, self._denoiser.spec.pad_id)
         positions = plan.starts[:, None] + np.arange(tokens.shape[1])
         positions = np.where(valid, positions, plan.starts[:, None])
-        past, past_valid = None, np.zeros((len(rows), 0), dtype=np.bool_)
+        past: Cache | None = None
+        past_valid = np.zeros((len(rows), 0), dtype=np.bool_)
         if plan.cached.any():
             past, past_valid = self._past(slab, rows, plan.cached)
         keys = np.concatenate([past_valid, valid], axis=1)
@@ -101,10 +102,10 @@ class Runner:
         back = torch.as_tensor(np.argsort(order), device=hidden.device)
         return self._sampler(hidden[back], plan)
 
-    def _past(self, slab: Slab, rows: list[int], cached: Ints) -> tuple[Tensor, np.ndarray]:
+    def _past(self, slab: Slab, rows: list[int], cached: Ints) -> tuple[Cache, np.ndarray]:
         used = -(-int(cached.max()) // USED_STEP) * USED_STEP
         past = slab.read(rows, used)
-        return past, np.arange(past.shape[4])[None, :] < cached[:, None]
+        return past, np.arange(past[0].shape[4])[None, :] < cached[:, None]
 
     def _recompute(self, plan: DenoisePlan) -> Tensor:
         """Hidden states of the block with nothing cached: context and block in one sequence."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from raydiff.models.denoiser import Cache
 from raydiff.spec import ModelSpec
 
 FIRST_ROWS = 8
@@ -21,10 +22,13 @@ class Slab:
     def __init__(
         self, spec: ModelSpec, context: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        self._kv = torch.zeros(
-            (spec.layers, 2, FIRST_ROWS, spec.heads, context, spec.head_dim),
-            dtype=dtype,
-            device=device,
+        self._kv: Cache = tuple(
+            torch.zeros(
+                (group.layers, 2, FIRST_ROWS, group.heads, context, group.head_dim),
+                dtype=dtype,
+                device=device,
+            )
+            for group in spec.kv
         )
         self._ids: list[str] = []
         self._index: dict[str, int] = {}
@@ -47,35 +51,45 @@ class Slab:
                 self._ids.append(request_id)
         self._grow(len(self._ids))
 
-    def write(self, rows: Sequence[int], kv: Tensor, at: Sequence[int]) -> None:
-        """Store `kv` (layers, 2, R, H, n, E) into `rows`, each from its position in `at`."""
-        width = kv.shape[4]
-        for i, (row, start) in enumerate(zip(rows, at, strict=True)):
-            fits = min(width, self._kv.shape[4] - start)  # the rest is padding
-            self._kv[:, :, row, :, start : start + fits] = kv[:, :, i, :, :fits]
+    def write(self, rows: Sequence[int], kv: Cache, at: Sequence[int]) -> None:
+        """Store `kv` ([layers, 2, R, H, n, E] a group) into `rows`, from positions `at` on."""
+        for held, new in zip(self._kv, kv, strict=True):
+            width = new.shape[4]
+            for i, (row, start) in enumerate(zip(rows, at, strict=True)):
+                fits = min(width, held.shape[4] - start)  # the rest is padding
+                held[:, :, row, :, start : start + fits] = new[:, :, i, :, :fits]
 
-    def read(self, rows: Sequence[int], used: int) -> Tensor:
-        """(layers, 2, R, H, used, E): a view if `rows` are all rows in order, else a copy."""
-        kv = self._kv[:, :, :, :, :used]
-        if list(rows) == list(range(len(self._ids))):
-            return kv[:, :, : len(self._ids)]
-        return kv[:, :, torch.as_tensor(rows, device=kv.device)]
+    def read(self, rows: Sequence[int], used: int) -> Cache:
+        """[layers, 2, R, H, used, E] a group: views if `rows` are all rows in order, else copies."""
+        whole = list(rows) == list(range(len(self._ids)))
+        index = None if whole else torch.as_tensor(rows, device=self._kv[0].device)
+        return tuple(
+            kv[:, :, : len(self._ids), :, :used]
+            if index is None
+            else kv[:, :, :, :, :used][:, :, index]
+            for kv in self._kv
+        )
 
     def release(self, request_id: str) -> None:
         """Free a request's row at once."""
         row = self._index.pop(request_id)
         last_id = self._ids.pop()
         if last_id != request_id:
-            self._kv[:, :, row] = self._kv[:, :, len(self._ids)]
+            for kv in self._kv:
+                kv[:, :, row] = kv[:, :, len(self._ids)]
             self._ids[row] = last_id
             self._index[last_id] = row
 
     def _grow(self, rows: int) -> None:
-        layers, two, capacity, heads, context, size = self._kv.shape
+        capacity = self._kv[0].shape[2]
         if rows <= capacity:
             return
         while capacity < rows:
             capacity *= 2
-        larger = self._kv.new_zeros((layers, two, capacity, heads, context, size))
-        larger[:, :, : self._kv.shape[2]] = self._kv
-        self._kv = larger
+        self._kv = tuple(_widened(kv, capacity) for kv in self._kv)
+
+
+def _widened(kv: Tensor, capacity: int) -> Tensor:
+    larger = kv.new_zeros((*kv.shape[:2], capacity, *kv.shape[3:]))
+    larger[:, :, : kv.shape[2]] = kv
+    return larger

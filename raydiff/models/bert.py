@@ -2,8 +2,7 @@
 
 The forward is our own over the stock module's layers, because `BertForMaskedLM` has no read-only
 cache and computes logits for every position. Shapes: B rows, L new positions, N cached, K = N + L,
-H heads, E head size, D = H * E, M picked positions, V vocabulary; a cache is [layers, 2, B, H, N,
-E].
+H heads, E head size, D = H * E, M picked positions, V vocabulary; a layer's cache is [2, B, H, N, E].
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 from transformers import BertForMaskedLM
 from transformers.models.bert.modeling_bert import BertLayer
 
+from raydiff.models.denoiser import Cache
 from raydiff.models.packing import Packing
 from raydiff.spec import ModelSpec
 
@@ -30,7 +30,10 @@ class BertDenoiser:
         self._layers: list[BertLayer] = list(model.bert.encoder.layer)
         self._fused = [_fuse_qkv(layer) for layer in self._layers] if fuse else None
         self._word_embeddings: Tensor = model.bert.embeddings.word_embeddings.weight
-        self._scale = spec.head_dim**-0.5
+        config = model.config
+        self._heads: int = config.num_attention_heads
+        self._width: int = config.hidden_size
+        self._scale = (self._width // self._heads) ** -0.5
 
     @property
     def device(self) -> torch.device:
@@ -40,44 +43,45 @@ class BertDenoiser:
     def dtype(self) -> torch.dtype:
         return self._word_embeddings.dtype
 
-    @property
-    def cache_bytes_per_position(self) -> int:
-        return self.spec.cache_bytes_per_position(self.dtype.itemsize)
-
     def forward(
         self,
         tokens_BL: Tensor,
         positions_BL: Tensor,
         mask_BLK: Tensor | None,
-        past: Tensor | None,
+        past: Cache | None,
         want_kv: bool,
         live_BL: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+        soft_BLD: Tensor | None = None,
+    ) -> tuple[Tensor, Cache | None]:
         """See `Denoiser.forward`. The token type is 1 from `spec.target_position` on, 0 before."""
         packing = Packing(tokens_BL.shape[0], tokens_BL.shape[1], live_BL)
         hidden_MD = self._embed(packing.pack(tokens_BL), packing.pack(positions_BL))
         hidden_MD, kept = self._run_layers(hidden_MD, packing, mask_BLK, past, len(self._layers))
-        return packing.spread(hidden_MD), torch.stack(kept) if want_kv else None
+        return packing.spread(hidden_MD), (torch.stack(kept),) if want_kv else None
 
     def encode(
         self,
         tokens_BL: Tensor,
         positions_BL: Tensor,
         mask_BLK: Tensor | None,
-        past: Tensor | None,
+        past: Cache | None,
         live_BL: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Cache:
         """See `Denoiser.encode`."""
         packing = Packing(tokens_BL.shape[0], tokens_BL.shape[1], live_BL)
         last = len(self._layers) - 1
         hidden_MD = self._embed(packing.pack(tokens_BL), packing.pack(positions_BL))
         hidden_MD, kept = self._run_layers(hidden_MD, packing, mask_BLK, past, last)
-        return torch.stack([*kept, self._project_kv(last, hidden_MD, packing)])
+        return (torch.stack([*kept, self._project_kv(last, hidden_MD, packing)]),)
 
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """See `Denoiser.logits`."""
         logits_MV: Tensor = self.model.cls(hidden_MD)
         return logits_MV
+
+    def soft(self, logits_MV: Tensor) -> Tensor:
+        """See `Denoiser.soft`."""
+        raise NotImplementedError("A masked language model takes no self-conditioning.")
 
     def _embed(self, tokens_M: Tensor, positions_M: Tensor) -> Tensor:
         table = self.model.bert.embeddings
@@ -94,7 +98,7 @@ class BertDenoiser:
         hidden_MD: Tensor,
         packing: Packing,
         mask_BLK: Tensor | None,
-        past: Tensor | None,
+        past: Cache | None,
         count: int,
     ) -> tuple[Tensor, list[Tensor]]:
         """The first `count` layers; returns the hidden states and each layer's new cache."""
@@ -124,7 +128,7 @@ class BertDenoiser:
 
     def _project_kv(self, index: int, hidden_MD: Tensor, packing: Packing) -> Tensor:
         weight, bias = self._qkv(index)
-        width = self.spec.hidden_size
+        width = self._width
         kv_MX = linear(hidden_MD, weight[width:], bias[width:])
         return self._split_heads(packing.spread(kv_MX), parts=2)
 
@@ -133,7 +137,7 @@ class BertDenoiser:
 
     def _split_heads(self, projected_BLX: Tensor, parts: int) -> Tensor:
         rows, length, _ = projected_BLX.shape
-        split = projected_BLX.view(rows, length, parts, self.spec.heads, self.spec.head_dim)
+        split = projected_BLX.view(rows, length, parts, self._heads, self._width // self._heads)
         return split.permute(2, 0, 3, 1, 4)
 
     def _finish_layer(self, index: int, hidden_MD: Tensor, context_MD: Tensor) -> Tensor:
@@ -180,6 +184,6 @@ def _fuse_qkv(layer: BertLayer) -> tuple[Tensor, Tensor]:
     return torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
 
 
-def _per_layer(past: Tensor | None, layers: int) -> list[Tensor | None]:
+def _per_layer(past: Cache | None, layers: int) -> list[Tensor | None]:
     # unbind, not indexing: its backward is one stack instead of a full-size tensor per layer.
-    return [None] * layers if past is None else list(past.unbind(0))
+    return [None] * layers if past is None else list(past[0].unbind(0))

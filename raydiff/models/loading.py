@@ -10,10 +10,11 @@ from safetensors import SafetensorError
 from transformers import BertConfig, BertForMaskedLM
 
 from raydiff.errors import ModelError, invalid
+from raydiff.families import load_spec, model_path
 from raydiff.models.bert import BertDenoiser
 from raydiff.models.denoiser import Denoiser
 from raydiff.request import Decoding
-from raydiff.spec import ModelSpec, load_spec, model_path
+from raydiff.spec import KVGroup, ModelSpec
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 
@@ -123,12 +124,10 @@ def random_denoiser(
             weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
     spec = ModelSpec(
         name=f"random-{seed}",
-        family="bert",
+        family="summarizer",
         vocab_size=vocab,
-        layers=layers,
-        heads=heads,
-        head_dim=hidden // heads,
         hidden_size=hidden,
+        kv=(KVGroup(layers=layers, heads=heads, head_dim=hidden // heads),),
         pad_id=0,
         mask_id=3,
         end_ids=(2,),

@@ -14,9 +14,9 @@ from ray.serve.config import AutoscalingConfig
 
 from raydiff.config import AppSettings, ModelSettings, deployment_name
 from raydiff.errors import UsageError, invalid
+from raydiff.families import load_spec
 from raydiff.serve.gateway import Gateway
 from raydiff.serve.replica import Replica
-from raydiff.spec import load_spec
 
 GATEWAY = "gateway"
 """Name of the gateway's deployment."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from raydiff.config import ModelSettings
 from raydiff.engine.device import free_memory_bytes
 from raydiff.errors import ModelError
+from raydiff.families import model_path
 from raydiff.models.loading import resolve_device, resolve_dtype
-from raydiff.spec import model_path
 
 _HEADER_LENGTH = struct.Struct("<Q")
 

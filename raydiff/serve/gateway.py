@@ -25,6 +25,7 @@ from raydiff.errors import (
     UsageError,
     invalid,
 )
+from raydiff.families import load_spec
 from raydiff.request import Completion, Event, GenerationRequest
 from raydiff.serve.answers import Answer, Dialect
 from raydiff.serve.bodies import THREAD_BYTES, deadline_s, read_json
@@ -32,7 +33,6 @@ from raydiff.serve.problems import HttpRefusal, Problem, problem_of
 from raydiff.serve.prompts import PromptReader
 from raydiff.serve.protocol import ChatBody, CompletionBody, GenerationBody, parse_body
 from raydiff.serve.streams import EventStream, merged
-from raydiff.spec import load_spec
 from raydiff.text import Tokenizer
 
 HEALTH_TIMEOUT_S = 5.0

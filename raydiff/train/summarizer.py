@@ -16,8 +16,8 @@ import torch
 from tokenizers import Tokenizer
 from transformers import BertForMaskedLM
 
+from raydiff.families import load_spec
 from raydiff.models.bert import BertDenoiser
-from raydiff.spec import load_spec
 from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.checkpoint import TARGET_POSITION, export_model, save_start
 from raydiff.train.corpus import read_split

@@ -21,7 +21,7 @@ def test_a_checkpoint_is_described_from_its_headers(
     assert model["parameters"] == loaded.num_parameters()
     assert model["dtype"] == "F32"
     assert model["block_length"] == 32
-    assert model["cache"] == "encoder-block (exact)"
+    assert model["cache"] == "exact"
     # keys and values of 2 layers, 32 wide, over 448 + 64 positions of 4 bytes
     assert model["cache_bytes"] == 2 * 2 * 32 * 512 * 4
 

@@ -59,23 +59,23 @@ def test_a_block_over_a_cached_prompt_equals_recomputing_both(denoiser: BertDeno
 
 
 def test_encode_returns_forwards_cache_and_shape(denoiser: BertDenoiser) -> None:
-    past = denoiser.encode(tokens(2, 5), positions(2, 5), None, None)
+    (past,) = denoiser.encode(tokens(2, 5), positions(2, 5), None, None)
     _, kv = denoiser.forward(tokens(2, 5), positions(2, 5), None, None, True)
     assert kv is not None
-    assert torch.equal(past, kv)
-    spec = denoiser.spec
-    assert past.shape == (spec.layers, 2, 2, spec.heads, 5, spec.head_dim)
+    assert torch.equal(past, kv[0])
+    (group,) = denoiser.spec.kv
+    assert past.shape == (group.layers, 2, 2, group.heads, 5, group.head_dim)
     per_position = past[:, :, 0, :, 0].numel() * past.dtype.itemsize
-    assert denoiser.cache_bytes_per_position == per_position
+    assert denoiser.spec.cache_bytes_per_position(past.dtype.itemsize) == per_position
 
 
 def test_the_cache_is_read_and_never_changed(denoiser: BertDenoiser) -> None:
     past = denoiser.encode(tokens(2, 5), positions(2, 5), None, None)
-    before = past.clone()
+    before = past[0].clone()
     _, kv = denoiser.forward(tokens(2, 4), positions(2, 4, TARGET), None, past, True)
     assert kv is not None
-    assert kv.shape[4] == 4
-    assert torch.equal(past, before)
+    assert kv[0].shape[4] == 4
+    assert torch.equal(past[0], before)
 
 
 def test_padding_and_neighbours_do_not_change_a_row(denoiser: BertDenoiser) -> None:
@@ -97,7 +97,7 @@ def test_a_row_that_may_attend_to_nothing_gives_no_nan(denoiser: BertDenoiser) -
     hidden_BLD, kv = denoiser.forward(tokens(2, 4), positions(2, 4), mask_BLL, None, True)
     assert bool(torch.isfinite(hidden_BLD).all())
     assert kv is not None
-    assert bool(torch.isfinite(kv).all())
+    assert bool(torch.isfinite(kv[0]).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -10,8 +10,8 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertForMaskedLM
 
 from raydiff.engine import Engine
+from raydiff.families import load_spec, model_path
 from raydiff.request import Decoding
-from raydiff.spec import load_spec, model_path
 from raydiff.train.corpus import evenly, read_split
 from raydiff.train.evaluate import baselines, rouge, summarise
 

@@ -13,7 +13,7 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertConfig, BertModel
 
-from raydiff.spec import load_spec
+from raydiff.families import load_spec
 from raydiff.train.checkpoint import TARGET_POSITION, save_start
 from raydiff.train.tokenizer import END_ID, MASK_ID, train_tokenizer
 from raydiff.train.transplant import NOISE_SHARE, spell, spell_inside, transplant

@@ -1,0 +1,106 @@
+"""From a name or directory to its family and spec, by `config.json` alone; loads no torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from raydiff.errors import DecodingError, ModelError, invalid
+from raydiff.families import summarizer
+from raydiff.families.family import Config, Family, Source
+from raydiff.spec import ModelSpec
+
+MODELS = Path(__file__).parent.parent / "models"
+BUNDLED = {"summarizer": MODELS / "summarizer"}
+FAMILIES: tuple[Family, ...] = (summarizer.FAMILY,)
+"""In the order in which they are asked; the first that recognises a config has it."""
+
+
+def model_path(path_or_name: str | Path) -> Path:
+    """The checkpoint directory behind a bundled name or a path.
+
+    Raises:
+        ModelError: there is no such bundled model and no such directory.
+    """
+    bundled = BUNDLED.get(str(path_or_name))
+    path = bundled if bundled is not None else Path(path_or_name)
+    if not (path / "config.json").is_file():
+        names = ", ".join(sorted(BUNDLED))
+        raise ModelError(
+            invalid(
+                "model",
+                expected=f"a bundled name ({names}) or a directory with config.json",
+                got=str(path_or_name),
+            )
+        )
+    return path
+
+
+def family_of(config: Config, where: str) -> Family:
+    """The family that a config belongs to.
+
+    Raises:
+        ModelError: none recognises it; the message lists them.
+    """
+    family = next((f for f in FAMILIES if f.recognises(config)), None)
+    if family is None:
+        known = "; ".join(f"{f.name} ({f.title})" for f in FAMILIES)
+        got = {key: config.get(key) for key in ("model_type", "architectures")}
+        raise ModelError(invalid(where, expected=f"a model of a known family: {known}", got=got))
+    return family
+
+
+def load_source(path_or_name: str | Path) -> Source:
+    """Read what a checkpoint says of itself, without its weights.
+
+    Raises:
+        ModelError: it is missing or its files are unreadable.
+    """
+    path = model_path(path_or_name)
+    generation = path / "generation_config.json"
+    return Source(
+        name=str(path_or_name),
+        config=_read_json(path / "config.json"),
+        generation=_read_json(generation) if generation.is_file() else {},
+        special_ids=_special_ids(path),
+    )
+
+
+def load_spec(path_or_name: str | Path) -> ModelSpec:
+    """Read a checkpoint's `config.json` into a ModelSpec.
+
+    Raises:
+        ModelError: the directory is missing, its config is unreadable or its family unknown.
+    """
+    source = load_source(path_or_name)
+    where = f"{source.name}/config.json"
+    family = family_of(source.config, where)
+    try:
+        return family.spec(source)
+    except (KeyError, TypeError, ValueError, DecodingError) as error:
+        raise ModelError(
+            f"{where}: cannot be read as a model of family {family.name!r}: {error!r}."
+        ) from error
+
+
+def _special_ids(path: Path) -> dict[str, int]:
+    """Ids of added tokens, from `tokenizer_config.json` and `added_tokens.json`."""
+    ids: dict[str, int] = {}
+    added, config = path / "added_tokens.json", path / "tokenizer_config.json"
+    if added.is_file():
+        ids.update(_read_json(added))
+    if config.is_file():
+        decoder = _read_json(config).get("added_tokens_decoder") or {}
+        ids.update({entry["content"]: int(number) for number, entry in decoder.items()})
+    return ids
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file}: expected a JSON object: {error}.") from error
+    if not isinstance(value, dict):
+        raise ModelError(invalid(str(file), expected="a JSON object", got=value))
+    return value
