@@ -7,15 +7,30 @@ H heads, E head size, D = H * E, M picked positions, V vocabulary; a layer's cac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import linear, scaled_dot_product_attention
-from transformers import BertForMaskedLM
+from transformers import BertConfig, BertForMaskedLM
 from transformers.models.bert.modeling_bert import BertLayer
 
 from raydiff.models.denoiser import Cache
 from raydiff.models.packing import Packing
 from raydiff.spec import ModelSpec
+
+
+def build(config: Mapping[str, Any]) -> nn.Module:
+    """The module of a stock config, on torch's default device."""
+    module: nn.Module = BertForMaskedLM(BertConfig.from_dict(dict(config)))
+    return module
+
+
+def wrap(module: nn.Module, spec: ModelSpec) -> BertDenoiser:
+    """The denoiser that runs a loaded module."""
+    assert isinstance(module, BertForMaskedLM)
+    return BertDenoiser(module, spec)
 
 
 class BertDenoiser:
