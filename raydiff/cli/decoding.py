@@ -6,35 +6,32 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from raydiff.decoding import CACHE_MODES, POLICIES, Decoding
+from raydiff.decoding import CHOICES, Choice, Decoding, policies_of
+
+_CACHE = ("cache", "refresh_steps", "window")
+_GENERAL = ("steps",)
+"""Not listed by policy, because most policies read it."""
+_SWITCHES = {f.name for f in fields(Decoding) if f.default is False}
+"""Settings that are off unless asked for; the others of their kind may also be turned off."""
 
 
 def add_decoding_arguments(parser: argparse.ArgumentParser) -> None:
     """Add one flag per field of `Decoding`. What is not given is left to the model."""
-    group = parser.add_argument_group("decoding", "what is left out takes the model's default")
-    _number(group, "--max-tokens", int, "most tokens to generate")
-    _number(group, "--min-tokens", int, "no end token before this many tokens")
-    group.add_argument(
-        "--ignore-eos",
-        action="store_true",
-        default=None,
-        help="never end early: generate exactly --max-tokens",
+    general = parser.add_argument_group("decoding", "what is left out takes the model's default")
+    policy = parser.add_argument_group(
+        "decoding by policy", "the policies that read a flag stand in brackets"
     )
-    _number(group, "--temperature", float, "0 takes the most likely token, above 0 samples")
-    _number(group, "--top-p", float, "sample from the smallest set with this probability")
-    _number(group, "--top-k", int, "sample from this many most likely tokens, 0 means all")
-    _number(group, "--seed", int, "seed of the random generator")
-    group.add_argument(
+    cache = parser.add_argument_group("decoding with caches")
+    for name, choice in CHOICES.items():
+        readers = [] if name in _GENERAL else policies_of(name)
+        group = cache if name in _CACHE else policy if readers else general
+        _add_flag(group, name, choice, readers)
+    general.add_argument(
         "--stop",
         action="append",
         metavar="TEXT",
         help="cut the text before this string; may be repeated",
     )
-    group.add_argument("--policy", choices=POLICIES, help="which positions a step commits")
-    _number(group, "--steps", int, "denoising steps per block")
-    _number(group, "--threshold", float, "commit every position at least this confident (0 to 1)")
-    _number(group, "--block-length", int, "positions denoised together")
-    group.add_argument("--cache", choices=CACHE_MODES, help="none recomputes everything each step")
 
 
 def decoding_from(args: argparse.Namespace) -> Decoding:
@@ -48,5 +45,18 @@ def decoding_from(args: argparse.Namespace) -> Decoding:
     return Decoding.from_mapping(given)
 
 
-def _number(group: argparse._ArgumentGroup, flag: str, kind: type, help_text: str) -> None:
-    group.add_argument(flag, type=kind, metavar="N" if kind is int else "X", help=help_text)
+def _add_flag(
+    group: argparse._ArgumentGroup, name: str, choice: Choice, readers: list[str]
+) -> None:
+    flag = "--" + name.replace("_", "-")
+    help_text = choice.help.replace("%", "%%")
+    if readers:
+        help_text += f" [{', '.join(readers)}]"
+    if choice.of:
+        group.add_argument(flag, choices=choice.of, help=help_text)
+    elif choice.kind is bool:
+        action = "store_true" if name in _SWITCHES else argparse.BooleanOptionalAction
+        group.add_argument(flag, action=action, default=None, help=help_text)
+    else:
+        metavar = "N" if choice.kind is int else "X"
+        group.add_argument(flag, type=choice.kind, metavar=metavar, help=help_text)

@@ -8,6 +8,7 @@ model's own default, not OpenAI's 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
@@ -59,8 +60,6 @@ _NEUTRAL_IN_MESSAGE: dict[str, tuple[Any, ...]] = {
 _ALL_TOKENS = -1
 """How other servers spell a `top_k` that keeps all tokens."""
 
-_DIFFUSION_FIELDS = ("policy", "steps", "threshold", "block_length", "cache")
-
 
 class Body(BaseModel):
     """Base of request bodies: no coercion, unknown fields refused."""
@@ -68,21 +67,27 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class DiffusionOptions(Body):
-    """The `diffusion` object: how to denoise. Decoding checks the values."""
-
-    policy: str | None = None
-    steps: int | None = None
-    threshold: float | None = None
-    block_length: int | None = None
-    cache: str | None = None
-
-
 class StreamOptions(Body):
     """The `stream_options` object."""
 
     include_usage: bool = False
     include_obfuscation: bool = False
+
+
+def _diffusion_of(value: Any) -> dict[str, Any]:
+    """The settings in a `diffusion` object; Decoding checks their values.
+
+    Raises:
+        ValueError: it is no object.
+        UsageError: a name is unknown; `param` is its path.
+    """
+    if not isinstance(value, dict):
+        raise ValueError("expected an object")
+    unknown = next((name for name in value if name not in DIFFUSION_FIELDS), None)
+    if unknown is not None:
+        path = f"diffusion.{unknown}"
+        raise UsageError(f"{path}: unknown field. Known are {', '.join(DIFFUSION_FIELDS)}.", path)
+    return value
 
 
 class GenerationBody(Body):
@@ -100,7 +105,8 @@ class GenerationBody(Body):
     stream: bool = False
     stream_options: StreamOptions | None = None
     user: str | None = None
-    diffusion: DiffusionOptions = Field(default_factory=DiffusionOptions)
+    diffusion: Annotated[dict[str, Any], PlainValidator(_diffusion_of)] = {}
+    """How to denoise: the settings of Decoding that have no field of their own above."""
 
     def decoding(self) -> Decoding:
         """The decoding parameters that the body names.
@@ -117,7 +123,7 @@ class GenerationBody(Body):
             "top_k": None if self.top_k == _ALL_TOKENS else self.top_k,
             "seed": self.seed,
             "stop": self.stop or None,
-            **self.diffusion.model_dump(),
+            **self.diffusion,
         }
         try:
             return Decoding.from_mapping(values)
@@ -131,6 +137,12 @@ class GenerationBody(Body):
     @property
     def include_usage(self) -> bool:
         return self.stream_options is not None and self.stream_options.include_usage
+
+
+DIFFUSION_FIELDS = tuple(
+    f.name for f in fields(Decoding) if f.name not in GenerationBody.model_fields
+)
+"""Settings of Decoding that stand in the body's `diffusion` object."""
 
 
 class CompletionBody(GenerationBody):
@@ -247,6 +259,6 @@ def _usage_error(error: ValidationError) -> UsageError:
 
 def body_path(error: DecodingError) -> DecodingError:
     """The same error with `param` as the path of the field in a request body."""
-    if error.param not in _DIFFUSION_FIELDS:
+    if error.param not in DIFFUSION_FIELDS:
         return error
     return DecodingError(str(error), param=f"diffusion.{error.param}")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
+from raydiff.decoding import CHOICES, Decoding
 from raydiff.errors import DecodingError, UsageError
 from raydiff.serve.contents import MAX_PROMPTS
-from raydiff.serve.protocol import ChatBody, CompletionBody, parse_body
+from raydiff.serve.protocol import DIFFUSION_FIELDS, ChatBody, CompletionBody, parse_body
 
 
 def completion(**fields: Any) -> CompletionBody:
@@ -30,10 +32,33 @@ def test_diffusion_options_become_decoding_parameters() -> None:
     assert (decoding.cache, decoding.max_tokens, decoding.stop) == ("none", 7, ("a",))
 
 
+def test_every_setting_of_decoding_is_either_a_field_or_a_diffusion_option() -> None:
+    top_level = set(CompletionBody.model_fields) & {f.name for f in fields(Decoding)}
+    assert top_level == {
+        *("max_tokens", "min_tokens", "ignore_eos", "temperature"),
+        *("top_p", "top_k", "seed", "stop"),
+    }
+    assert set(DIFFUSION_FIELDS) | top_level == {f.name for f in fields(Decoding)}
+
+
+@pytest.mark.parametrize("name", DIFFUSION_FIELDS)
+def test_each_diffusion_option_takes_its_values_and_refuses_others_by_its_path(name: str) -> None:
+    choice = CHOICES[name]
+    value = choice.of[-1] if choice.of else {bool: True, int: 2, float: 0.5}[choice.kind]
+    assert completion(diffusion={name: value}).decoding() == Decoding(**{name: value})
+    for wrong in ([value], {"a": 1}, "no such value", 1e9 if choice.kind is not int else -1):
+        if not choice.allows(wrong):
+            with pytest.raises(DecodingError, match=name) as caught:
+                completion(diffusion={name: wrong}).decoding()
+            assert caught.value.param == f"diffusion.{name}"
+
+
 @pytest.mark.parametrize(
-    ("fields", "param"),
+    ("given", "param"),
     [
         ({"foo": 1}, "foo"),
+        ({"diffusion": []}, "diffusion"),
+        ({"diffusion": {"temperature": 1}}, "diffusion.temperature"),
         ({"diffusion": {"foo": 1}}, "diffusion.foo"),
         ({"stream": True, "stream_options": {"foo": True}}, "stream_options.foo"),
         ({"n": 2}, "n"),
@@ -59,16 +84,16 @@ def test_diffusion_options_become_decoding_parameters() -> None:
     ],
 )
 def test_what_is_unknown_unsupported_or_of_the_wrong_type_is_refused_by_name(
-    fields: dict[str, Any], param: str
+    given: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        completion(**fields)
+        completion(**given)
     assert caught.value.param == param
     assert param in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("fields", "param"),
+    ("given", "param"),
     [
         ({"diffusion": {"steps": 0}}, "diffusion.steps"),
         ({"diffusion": {"threshold": 2}}, "diffusion.threshold"),
@@ -83,10 +108,10 @@ def test_what_is_unknown_unsupported_or_of_the_wrong_type_is_refused_by_name(
     ],
 )
 def test_an_impossible_decoding_value_names_its_path_in_the_body(
-    fields: dict[str, Any], param: str
+    given: dict[str, Any], param: str
 ) -> None:
     with pytest.raises(DecodingError) as caught:
-        completion(**fields).decoding()
+        completion(**given).decoding()
     assert caught.value.param == param
 
 
