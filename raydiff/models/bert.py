@@ -1,54 +1,88 @@
-"""A masked language model of BERT's architecture as a Denoiser, for training and for inference.
+"""A masked language model of BERT's or RoBERTa's architecture as a Denoiser, for training and for
+inference.
 
-The forward is our own over the stock module's layers, because `BertForMaskedLM` has no read-only
-cache and computes logits for every position. Shapes: B rows, L new positions, N cached, K = N + L,
-H heads, E head size, D = H * E, M picked positions, V vocabulary; a layer's cache is [2, B, H, N, E].
+The forward is our own over the stock module's layers, because the stock one has no read-only cache
+and computes logits for every position. Shapes: B rows, L new positions, N cached, K = N + L,
+H heads, E head size, D = H * E, M picked positions, V vocabulary; a layer's cache is
+[2, B, H, N, E].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, scaled_dot_product_attention
-from transformers import BertConfig, BertForMaskedLM
+from torch.nn.functional import linear
+from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 from transformers.models.bert.modeling_bert import BertLayer
 
+from raydiff.models.attention import attend, mask_bias
 from raydiff.models.denoiser import Cache
 from raydiff.models.packing import Packing
 from raydiff.spec import ModelSpec
 
+MaskedLM: TypeAlias = BertForMaskedLM | RobertaForMaskedLM
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the masked language models that share BERT's layers differ."""
+
+    config: Any
+    module: Any
+    body: str
+    """Attribute that holds embeddings and layers."""
+    head: str
+    """Attribute that turns hidden states into logits."""
+    first_after_padding: bool = False
+    """Whether position 0 is row `pad_token_id + 1` of the position embeddings, not row 0."""
+
+
+LAYOUTS = {
+    "bert": Layout(BertConfig, BertForMaskedLM, body="bert", head="cls"),
+    "roberta": Layout(
+        RobertaConfig, RobertaForMaskedLM, body="roberta", head="lm_head", first_after_padding=True
+    ),
+}
+"""By `model_type`."""
+
 
 def build(config: Mapping[str, Any]) -> nn.Module:
-    """The module of a stock config, on torch's default device."""
-    module: nn.Module = BertForMaskedLM(BertConfig.from_dict(dict(config)))
+    """The transformers module of a config, on torch's default device."""
+    layout = LAYOUTS[config["model_type"]]
+    module: nn.Module = layout.module(layout.config.from_dict(dict(config)))
     return module
 
 
 def wrap(module: nn.Module, spec: ModelSpec) -> BertDenoiser:
-    """The denoiser that runs a loaded module."""
-    assert isinstance(module, BertForMaskedLM)
+    """The denoiser that runs a module whose weights are in place."""
+    assert isinstance(module, BertForMaskedLM | RobertaForMaskedLM)
     return BertDenoiser(module, spec)
 
 
 class BertDenoiser:
-    """Runs a `BertForMaskedLM`; implements `raydiff.models.denoiser.Denoiser`."""
+    """Runs a module of one of `LAYOUTS`; implements `raydiff.models.denoiser.Denoiser`."""
 
-    def __init__(self, model: BertForMaskedLM, spec: ModelSpec, fuse: bool = True) -> None:
+    def __init__(self, model: MaskedLM, spec: ModelSpec, fuse: bool = True) -> None:
         """`fuse` copies the query, key and value weights into one matrix: for inference, as
         training moves them.
         """
         self.model = model
         self.spec = spec
-        self._layers: list[BertLayer] = list(model.bert.encoder.layer)
-        self._fused = [_fuse_qkv(layer) for layer in self._layers] if fuse else None
-        self._word_embeddings: Tensor = model.bert.embeddings.word_embeddings.weight
         config = model.config
+        layout = LAYOUTS[config.model_type]
+        body = getattr(model, layout.body)
+        self._embeddings = body.embeddings
+        self._head = getattr(model, layout.head)
+        self._layers: list[BertLayer] = list(body.encoder.layer)
+        self._fused = [_fuse_qkv(layer) for layer in self._layers] if fuse else None
+        self._word_embeddings: Tensor = body.embeddings.word_embeddings.weight
+        self._first_position: int = config.pad_token_id + 1 if layout.first_after_padding else 0
         self._heads: int = config.num_attention_heads
         self._width: int = config.hidden_size
-        self._scale = (self._width // self._heads) ** -0.5
 
     @property
     def device(self) -> torch.device:
@@ -91,7 +125,7 @@ class BertDenoiser:
 
     def logits(self, hidden_MD: Tensor) -> Tensor:
         """See `Denoiser.logits`."""
-        logits_MV: Tensor = self.model.cls(hidden_MD)
+        logits_MV: Tensor = self._head(hidden_MD)
         return logits_MV
 
     def soft(self, logits_MV: Tensor) -> Tensor:
@@ -99,12 +133,13 @@ class BertDenoiser:
         raise NotImplementedError("A masked language model takes no self-conditioning.")
 
     def _embed(self, tokens_M: Tensor, positions_M: Tensor) -> Tensor:
-        table = self.model.bert.embeddings
+        table = self._embeddings
         target = self.spec.target_position
         types_M = (
             torch.zeros_like(positions_M) if target is None else (positions_M >= target).long()
         )
-        hidden_MD = table.word_embeddings(tokens_M) + table.position_embeddings(positions_M)
+        places_MD = table.position_embeddings(positions_M + self._first_position)
+        hidden_MD = table.word_embeddings(tokens_M) + places_MD
         normed_MD: Tensor = table.LayerNorm(hidden_MD + table.token_type_embeddings(types_M))
         return normed_MD
 
@@ -117,23 +152,14 @@ class BertDenoiser:
         count: int,
     ) -> tuple[Tensor, list[Tensor]]:
         """The first `count` layers; returns the hidden states and each layer's new cache."""
-        bias_B1LK = self._bias(mask_BLK)
+        bias_B1LK = mask_bias(mask_BLK, self.dtype)
         kept: list[Tensor] = []
         for index, layer_past in enumerate(_per_layer(past, len(self._layers))[:count]):
             q_BHLE, kv = self._project(index, hidden_MD, packing)
             kept.append(kv)
-            context_BLD = self._attend(q_BHLE, kv, layer_past, bias_B1LK)
+            context_BLD = attend(q_BHLE, kv, layer_past, bias_B1LK)
             hidden_MD = self._finish_layer(index, hidden_MD, packing.pack(context_BLD))
         return hidden_MD, kept
-
-    def _bias(self, mask_BLK: Tensor | None) -> Tensor | None:
-        """Additive mask; a large finite value, so that a row that may attend to nothing gives no
-        NaN.
-        """
-        if mask_BLK is None:
-            return None
-        bias_BLK = torch.zeros(mask_BLK.shape, dtype=self.dtype, device=mask_BLK.device)
-        return bias_BLK.masked_fill_(~mask_BLK, torch.finfo(self.dtype).min / 2).unsqueeze(1)
 
     def _project(self, index: int, hidden_MD: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """Queries [B, H, L, E] and the new keys and values [2, B, H, L, E]."""
@@ -160,36 +186,6 @@ class BertDenoiser:
         attended_MD = layer.attention.output(context_MD, hidden_MD)
         output_MD: Tensor = layer.output(layer.intermediate(attended_MD), attended_MD)
         return output_MD
-
-    def _attend(
-        self, q_BHLE: Tensor, kv: Tensor, past: Tensor | None, bias_B1LK: Tensor | None
-    ) -> Tensor:
-        """Attention of the new positions over cached and new ones: [B, L, D]."""
-        if q_BHLE.device.type == "cpu":
-            context_BHLE = self._attend_plainly(q_BHLE, kv, past, bias_B1LK)
-        else:
-            k_BHKE, v_BHKE = kv if past is None else torch.cat([past, kv], dim=3)
-            context_BHLE = scaled_dot_product_attention(q_BHLE, k_BHKE, v_BHKE, bias_B1LK)
-        return context_BHLE.transpose(1, 2).flatten(2)
-
-    def _attend_plainly(
-        self, q_BHLE: Tensor, kv: Tensor, past: Tensor | None, bias_B1LK: Tensor | None
-    ) -> Tensor:
-        # On a CPU, with many narrow heads, plain products beat the fused kernel: 1.3x forward and
-        # 3 to 6 times with backward. Two products a side save copying the cache.
-        q_BHLE = q_BHLE * self._scale
-        scores_BHLK = torch.matmul(q_BHLE, kv[0].transpose(-1, -2))
-        if past is not None:
-            past_scores = torch.matmul(q_BHLE, past[0].transpose(-1, -2))
-            scores_BHLK = torch.cat([past_scores, scores_BHLK], dim=-1)
-        if bias_B1LK is not None:
-            scores_BHLK = scores_BHLK + bias_B1LK
-        weights_BHLK = torch.softmax(scores_BHLK, dim=-1)
-        if past is None:
-            return torch.matmul(weights_BHLK, kv[1])
-        split = past.shape[3]
-        context_BHLE = torch.matmul(weights_BHLK[..., :split], past[1])
-        return context_BHLE + torch.matmul(weights_BHLK[..., split:], kv[1])
 
 
 def _fuse_qkv(layer: BertLayer) -> tuple[Tensor, Tensor]:
