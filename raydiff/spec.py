@@ -109,6 +109,9 @@ class ModelSpec:
     commit_first: bool = False
     """Whether a block's first token, which `shift` predicts from finished text alone, commits in
     the block's first step (Fast-dLLM v2)."""
+    temperature_schedule: tuple[float, float] | None = None
+    """Temperature of a block's first step, and the one it falls towards in equal steps, where the
+    request gives none (`temperature_at`)."""
     defaults: Decoding
 
     @property
@@ -144,7 +147,7 @@ class ModelSpec:
         filled: dict[str, Any] = {
             "policy": policy,
             "max_tokens": max_tokens,
-            "temperature": _or(decoding.temperature, self.defaults.temperature, 0.0),
+            "temperature": self._temperature(decoding),
             "block_length": block_length,
             "steps": _or(decoding.steps, self._default_steps(policy, block_length)),
             "cache": _or(decoding.cache, self._default_cache(decoding)),
@@ -156,6 +159,24 @@ class ModelSpec:
         resolved = replace(decoding, **filled)
         self._check(resolved)
         return resolved
+
+    def temperature_at(self, decoding: Decoding, step: int) -> float:
+        """The temperature of forward `step` (from 0) of a block, under resolved `decoding`.
+
+        A schedule (first, last) over N steps gives last + (first - last) * (N - step) / N, as
+        transformers' linear schedule for DiffusionGemma does.
+        """
+        if decoding.temperature is not None:
+            return decoding.temperature
+        assert self.temperature_schedule is not None
+        assert decoding.steps is not None
+        first, last = self.temperature_schedule
+        return last + (first - last) * (decoding.steps - step) / decoding.steps
+
+    def _temperature(self, decoding: Decoding) -> float | None:
+        """`None` leaves it to the schedule."""
+        usual = _or(decoding.temperature, self.defaults.temperature)
+        return usual if usual is not None or self.temperature_schedule else 0.0
 
     def _default_policy(self) -> str:
         usual = {"absorbing": "quota", "uniform": "entropy_bound", "gaussian": "solver"}
@@ -171,10 +192,13 @@ class ModelSpec:
         return next((p for p in order if shared <= POLICY_SETTINGS[p]), None)
 
     def _default_steps(self, policy: str, block_length: int) -> int | None:
-        """A shorter block than the model's takes no more steps than it has positions."""
+        """A shorter block than the model's takes no more steps than it has positions; a policy
+        that commits by confidence is bounded only where the model says so of it."""
         if self.noise == "absorbing" and policy in ("quota", *_TIMED):
             return min(self.defaults.steps or self.block_length, block_length)
-        return self.defaults.steps or (block_length if self.noise != "absorbing" else None)
+        if self.noise != "absorbing":
+            return self.defaults.steps or block_length
+        return self.defaults.steps if policy == self._default_policy() else None
 
     def _default_cache(self, decoding: Decoding) -> str:
         return "none" if decoding.guidance else (self.defaults.cache or "auto")
@@ -205,8 +229,11 @@ class ModelSpec:
         require(not d.guidance or d.cache == "none", "cache", expected, d.cache, remedy)
         guidable = self.noise != "gaussian"
         require(guidable or not d.guidance, "guidance", "0 for noise on embeddings", d.guidance)
-        require(approximate or d.refresh_steps is None, "refresh_steps", "cache prefix or dual", d)
-        require(d.cache == "dual" or d.window is None, "window", "cache dual", d.window)
+        expected = "it only with cache prefix or dual"
+        ok = approximate or d.refresh_steps is None
+        require(ok, "refresh_steps", expected, d.refresh_steps)
+        ok = d.cache == "dual" or d.window is None
+        require(ok, "window", "it only with cache dual", d.window)
 
     def _at_most(self, name: str, value: int, limit: int) -> None:
         require(value <= limit, name, f"at most {limit} for model {self.name!r}", value)
