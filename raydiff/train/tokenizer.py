@@ -5,20 +5,35 @@ into.
 from collections.abc import Iterable
 from pathlib import Path
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 
 PAD, BEGIN, END, MASK = "<|pad|>", "<|doc|>", "<|end|>", "<|mask|>"
 PAD_ID, BEGIN_ID, END_ID, MASK_ID = range(4)
 VOCAB_SIZE = 8192
+SMALL_VOCAB_SIZE = 2048
+"""Of the tiny trained checkpoints, which read and write lower case."""
 CONTEXT_TOKENS = 512
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Tokenizer:
+def train_tokenizer(
+    texts: Iterable[str], vocab_size: int = VOCAB_SIZE, lower: bool = False
+) -> Tokenizer:
     """A BPE over bytes trained on `texts`; encoding adds `<|doc|>` before and `<|end|>` after
-    unless told not to.
+    unless told not to. `lower` drops the case of all text: it halves the words a small model
+    must tell apart.
     """
     tokenizer = Tokenizer(models.BPE())
+    if lower:
+        tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

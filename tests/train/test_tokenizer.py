@@ -40,3 +40,9 @@ def test_saved_files_load_with_auto_tokenizer(tokenizer: Tokenizer, tmp_path: Pa
     loaded = AutoTokenizer.from_pretrained(str(tmp_path))
     assert loaded("tool")["input_ids"] == tokenizer.encode("tool").ids
     assert (loaded.mask_token_id, loaded.eos_token_id) == (MASK_ID, END_ID)
+
+
+def test_a_lower_case_tokenizer_loses_the_case_and_nothing_else() -> None:
+    lower = train_tokenizer(TEXTS, vocab_size=320, lower=True)
+    ids = lower.encode("Two  MORE Größen", add_special_tokens=False).ids
+    assert lower.decode(ids) == "two  more größen"
