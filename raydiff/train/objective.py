@@ -19,13 +19,23 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from raydiff.models.denoiser import Denoiser
-from raydiff.train.batches import Ints
+from raydiff.train.batches import Ints, TokenisedPairs, prompt
 from raydiff.train.tokenizer import END_ID, MASK_ID, PAD_ID
 
 FULL_NOISE_SHARE = 0.25
 LEAST_NOISE = 0.15
 FILL_KEPT = 0.25
 FILL_WEIGHT = 0.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockSettings:
+    """How blocks are drawn and noised."""
+
+    copies: int = 3
+    later_share: float = 0.15
+    short_share: float = 0.75
+    target_position: int = 448
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,38 @@ class NoisedBatch:
     targets_M: Tensor
     weights_M: Tensor
     full_noise_M: Tensor
+
+
+class BlockObjective:
+    """Block diffusion with absorbing noise; implements `raydiff.train.trainer.Objective`."""
+
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        pairs: TokenisedPairs,
+        settings: BlockSettings,
+        document_tokens: int,
+    ) -> None:
+        self._denoiser, self._pairs, self._settings = denoiser, pairs, settings
+        self._document_tokens = document_tokens
+
+    def draw(
+        self, rows: Ints, generator: np.random.Generator, shared: np.random.Generator
+    ) -> NoisedBatch:
+        """See `Objective.draw`. Shards draw alike block lengths, so that no thread waits long."""
+        settings = self._settings
+        documents = [prompt(self._pairs.documents[row], self._document_tokens) for row in rows]
+        summaries = [self._pairs.summaries[row] for row in rows]
+        lengths = np.array([len(summary) + 1 for summary in summaries])
+        blocks = draw_blocks(lengths, shared, settings.later_share, settings.short_share)
+        return noise_batch(
+            documents, summaries, blocks, settings.copies, settings.target_position, generator
+        )
+
+    def loss(self, shard: NoisedBatch) -> tuple[Tensor, Tensor]:
+        """See `Objective.loss`."""
+        loss, losses_M = denoising_loss(self._denoiser, shard)
+        return loss, losses_M[shard.full_noise_M]
 
 
 @dataclass(frozen=True)
@@ -79,9 +121,9 @@ def noise_batch(
 ) -> NoisedBatch:
     """Lays out and noises one batch; deterministic in `generator`."""
     rows, length, clean = len(documents), blocks.length, int(blocks.clean_B.max())
-    documents_BT = _pad(documents, PAD_ID)
+    documents_BT = pad(documents, PAD_ID)
     ends = int(blocks.clean_B.max()) + length
-    filled_BX = np.stack([_fill(summary, ends) for summary in summaries])
+    filled_BX = np.stack([fill(summary, ends) for summary in summaries])
     offsets_BL = blocks.clean_B[:, None] + np.arange(length)
     block_BL: Ints = np.take_along_axis(filled_BX, offsets_BL, axis=1)
     noise_BR = _noise_levels(rows, copies, generator)
@@ -134,14 +176,15 @@ def denoising_loss(denoiser: Denoiser, batch: NoisedBatch) -> tuple[Tensor, Tens
     return (losses_M * batch.weights_M).sum(), losses_M
 
 
-def _pad(rows: list[Ints], value: int) -> Ints:
+def pad(rows: list[Ints], value: int) -> Ints:
+    """Rows of unequal length as one array, filled up with `value`."""
     padded = np.full((len(rows), max(len(row) for row in rows)), value, dtype=np.int64)
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row
     return padded
 
 
-def _fill(summary: Ints, length: int) -> Ints:
+def fill(summary: Ints, length: int) -> Ints:
     """A summary cut to `length`, or followed by end tokens up to it."""
     filled = np.full(length, END_ID, dtype=np.int64)
     filled[: len(summary)] = summary[:length]

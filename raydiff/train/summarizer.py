@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from tokenizers import Tokenizer
@@ -21,6 +22,7 @@ from raydiff.models.bert import BertDenoiser
 from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.checkpoint import TARGET_POSITION, export_model, save_start
 from raydiff.train.corpus import read_split
+from raydiff.train.objective import BlockObjective, BlockSettings
 from raydiff.train.tokenizer import train_tokenizer
 from raydiff.train.trainer import Trainer, TrainingSettings
 from raydiff.train.transplant import start_folder, transplant
@@ -45,14 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--corpus: expected a directory made by jobs/build_corpus.py, got none")
     (work / "pid").write_text(str(os.getpid()))
     pairs = prepare(work, options.corpus)
-    settings = TrainingSettings(
-        **{f.name: getattr(options, f.name) for f in fields(TrainingSettings) if f.name in options}
-    )
-    (work / "settings.json").write_text(json.dumps(vars(settings), indent=2))
+    settings = _settings(TrainingSettings, options)
+    blocks = _settings(BlockSettings, options)
+    facts = {**vars(settings), **vars(blocks)}
+    (work / "settings.json").write_text(json.dumps(facts, indent=2))
     torch.manual_seed(settings.seed)
     model = BertForMaskedLM.from_pretrained(str(work / "start"), dtype=torch.float32)
     denoiser = BertDenoiser(model.to(torch.bfloat16), load_spec(work / "start"), fuse=False)
-    trainer = Trainer(model, denoiser, pairs, settings, work, options.threads)
+    objective = BlockObjective(denoiser, pairs, blocks, settings.document_tokens)
+    trainer = Trainer(model, objective, pairs, settings, work, options.threads)
     if (work / "checkpoint.pt").exists():
         trainer.load(work / "checkpoint.pt")
     signal.signal(signal.SIGTERM, lambda *_: trainer.stop())
@@ -93,11 +96,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=len(os.sched_getaffinity(0)))
     add("--export", type=Path, help="write the model directory from the checkpoint and stop")
     add("--average", action="store_true", help="export the moving average of the weights")
-    for field in fields(TrainingSettings):
+    for field in (*fields(TrainingSettings), *fields(BlockSettings)):
         if field.name != "target_position":
             name = "--" + field.name.replace("_", "-")
             add(name, type=type(field.default), default=field.default, help="training setting")
     return parser
+
+
+Settings = TypeVar("Settings", TrainingSettings, BlockSettings)
+
+
+def _settings(kind: type[Settings], options: argparse.Namespace) -> Settings:
+    return kind(**{f.name: getattr(options, f.name) for f in fields(kind) if f.name in options})
 
 
 if __name__ == "__main__":

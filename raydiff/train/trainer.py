@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from raydiff.models.denoiser import Denoiser
-from raydiff.train.batches import Ints, TokenisedPairs, epoch_batches, prompt
-from raydiff.train.objective import NoisedBatch, denoising_loss, draw_blocks, noise_batch
+from raydiff.train.batches import Ints, TokenisedPairs, epoch_batches
 
 BETAS = (0.9, 0.98)
 CLIP_NORM = 1.0
@@ -33,16 +32,12 @@ class TrainingSettings:
     optimizer: str = "muon"
     batch_rows: int = 48
     shards: int = 2
-    copies: int = 3
     document_tokens: int = 96
     peak_rate: float = 1e-3
     warmup_steps: int = 50
     weight_decay: float = 0.01
-    later_share: float = 0.15
-    short_share: float = 0.75
     average_decay: float = 0.995
     seed: int = 0
-    target_position: int = 448
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,26 @@ class StepResult:
     norm: float
 
 
-class Trainer:
+Shard = TypeVar("Shard")
+
+
+class Objective(Protocol[Shard]):
+    """What is trained: how a few documents are noised, and how well the model undoes it."""
+
+    def draw(
+        self, rows: Ints, generator: np.random.Generator, shared: np.random.Generator
+    ) -> Shard:
+        """Noise the documents `rows`. `shared` gives all shards of a step the same numbers."""
+        ...
+
+    def loss(self, shard: Shard) -> tuple[Tensor, Tensor]:
+        """The loss of a shard and, for the log, the cross-entropy in nats of each position that is
+        scored at full noise (any number of them).
+        """
+        ...
+
+
+class Trainer(Generic[Shard]):
     """Owns master weights, optimizer state and the moving average; the model's own weights follow
     the master's.
     """
@@ -62,13 +76,13 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        denoiser: Denoiser,
+        objective: Objective[Shard],
         pairs: TokenisedPairs,
         settings: TrainingSettings,
         folder: Path,
         threads: int = 1,
     ) -> None:
-        self.model, self.denoiser, self.pairs, self.settings = model, denoiser, pairs, settings
+        self.model, self.objective, self.pairs, self.settings = model, objective, pairs, settings
         self.folder = folder
         self.step = 0
         self.documents = 0
@@ -111,19 +125,18 @@ class Trainer:
         """Lets `run` save and return after the step in progress; safe in a signal handler."""
         self.stopping = True
 
-    def draw(self, step: int) -> list[NoisedBatch]:
+    def draw(self, step: int) -> list[Shard]:
         """The noised shards of one step's batch."""
         settings = self.settings
         generators = np.random.default_rng([settings.seed, 1, step]).spawn(settings.shards)
         shards = np.array_split(self._rows(step), settings.shards)
-        # Shards draw alike block lengths, so that no thread waits long for another.
-        blocks_seed = [settings.seed, 2, step]
+        shared_seed = [settings.seed, 2, step]
         return [
-            self._draw_shard(rows, generator, np.random.default_rng(blocks_seed))
+            self.objective.draw(rows, generator, np.random.default_rng(shared_seed))
             for rows, generator in zip(shards, generators, strict=True)
         ]
 
-    def train_step(self, shards: Sequence[NoisedBatch], rate: float) -> StepResult:
+    def train_step(self, shards: Sequence[Shard], rate: float) -> StepResult:
         """One update of the weights from a batch's shards."""
         results = list(self.workers.map(self._gradients, shards))
         for index, master in enumerate(self.master.values()):
@@ -166,26 +179,13 @@ class Trainer:
         for optimizer, stored in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(stored)
 
-    def _draw_shard(
-        self, rows: Ints, generator: np.random.Generator, block_generator: np.random.Generator
-    ) -> NoisedBatch:
-        settings = self.settings
-        limit = settings.document_tokens
-        documents = [prompt(self.pairs.documents[row], limit) for row in rows]
-        summaries = [self.pairs.summaries[row] for row in rows]
-        lengths = np.array([len(summary) + 1 for summary in summaries])
-        blocks = draw_blocks(lengths, block_generator, settings.later_share, settings.short_share)
-        return noise_batch(
-            documents, summaries, blocks, settings.copies, settings.target_position, generator
-        )
-
-    def _gradients(self, shard: NoisedBatch) -> tuple[float, float, tuple[Tensor, ...]]:
+    def _gradients(self, shard: Shard) -> tuple[float, float, tuple[Tensor, ...]]:
         """A shard's loss, its loss at full noise (nats a token) and its share of the gradient."""
-        loss, losses_M = denoising_loss(self.denoiser, shard)
+        loss, full_M = self.objective.loss(shard)
         share = loss / self.settings.shards
         grads = torch.autograd.grad(share, list(self.named.values()))
-        full_M = losses_M.detach()[shard.full_noise_M]
-        return float(share.detach()), float(full_M.mean()), grads
+        full = float(full_M.detach().mean()) if full_M.numel() else float("nan")
+        return float(share.detach()), full, grads
 
     @torch.no_grad()
     def _follow_master(self) -> None:

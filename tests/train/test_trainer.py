@@ -12,11 +12,10 @@ import torch
 from raydiff.models.bert import BertDenoiser
 from raydiff.models.loading import random_denoiser
 from raydiff.train.batches import TokenisedPairs
+from raydiff.train.objective import BlockObjective, BlockSettings, NoisedBatch
 from raydiff.train.trainer import Trainer, TrainingSettings, rate_at
 
-SETTINGS = TrainingSettings(
-    batch_rows=4, copies=2, warmup_steps=2, peak_rate=1e-2, target_position=48, document_tokens=20
-)
+SETTINGS = TrainingSettings(batch_rows=4, warmup_steps=2, peak_rate=1e-2, document_tokens=20)
 
 
 def tiny_pairs() -> TokenisedPairs:
@@ -25,13 +24,18 @@ def tiny_pairs() -> TokenisedPairs:
     return TokenisedPairs(documents=rows, summaries=[row[:6] for row in rows], groups=np.arange(24))
 
 
-def tiny_trainer(folder: Path, optimizer: str = "adamw") -> Trainer:
+def objective(denoiser: BertDenoiser) -> BlockObjective:
+    settings = BlockSettings(copies=2, target_position=48)
+    return BlockObjective(denoiser, tiny_pairs(), settings, SETTINGS.document_tokens)
+
+
+def tiny_trainer(folder: Path, optimizer: str = "adamw") -> Trainer[NoisedBatch]:
     folder.mkdir(exist_ok=True)
     start = random_denoiser(seed=0, block_length=32)
     model = start.model.requires_grad_(True)
     settings = TrainingSettings(**{**vars(SETTINGS), "optimizer": optimizer})
     denoiser = BertDenoiser(model, start.spec, fuse=False)
-    return Trainer(model, denoiser, tiny_pairs(), settings, folder)
+    return Trainer(model, objective(denoiser), tiny_pairs(), settings, folder)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -74,7 +78,7 @@ def test_low_precision_weights_follow_the_master(tmp_path: Path) -> None:
     start = random_denoiser(seed=0, block_length=32)
     model = start.model.to(torch.bfloat16).requires_grad_(True)
     denoiser = BertDenoiser(model, start.spec, fuse=False)
-    trainer = Trainer(model, denoiser, tiny_pairs(), SETTINGS, tmp_path)
+    trainer = Trainer(model, objective(denoiser), tiny_pairs(), SETTINGS, tmp_path)
     trainer.run(3, decay_steps=0)
     for name, weight in trainer.named.items():
         assert weight.dtype == torch.bfloat16
