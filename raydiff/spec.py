@@ -36,6 +36,9 @@ SETTING_DEFAULTS: dict[str, Any] = {
 _ETA = {"remask": 0.05, "solver": 0.0}
 _TIMED = ("ancestral", "remask", "flow", "solver")
 """Policies whose every step belongs to a noise level, so that `steps` is never open."""
+_POLICY_OWN = frozenset().union(*POLICY_SETTINGS.values())
+_IMPLYING = _POLICY_OWN - {"steps", "stop_entropy"}
+"""Settings that name a policy by being given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +142,7 @@ class ModelSpec:
         policy = decoding.policy or self._implied_policy(decoding) or self._default_policy()
         known = ", ".join(self.policies())
         require(policy in self.policies(), "policy", f"one of {known} for {self.name!r}", policy)
+        self._check_read(decoding, policy)
         defaults = self.defaults if policy == self._default_policy() else Decoding()
         block_length = _or(decoding.block_length, self.defaults.block_length, self.block_length)
         max_tokens = _or(decoding.max_tokens, self.defaults.max_tokens, self.max_new_tokens)
@@ -155,7 +159,6 @@ class ModelSpec:
         for name in POLICY_SETTINGS[policy] - {"steps"}:
             own = _ETA.get(policy) if name == "eta" else SETTING_DEFAULTS.get(name)
             filled[name] = _or(getattr(decoding, name), getattr(defaults, name), own)
-        # a wrong setting beside an implied policy is refused here, by name
         resolved = replace(decoding, **filled)
         self._check(resolved)
         return resolved
@@ -184,7 +187,7 @@ class ModelSpec:
 
     def _implied_policy(self, decoding: Decoding) -> str | None:
         """The first policy that reads every policy setting given, if any is given."""
-        shared = {name for name in decoding.given() if name in _implying()}
+        shared = {name for name in decoding.given() if name in _IMPLYING}
         if not shared:
             return "quota" if decoding.steps is not None and self.noise == "absorbing" else None
         default = self._default_policy()
@@ -202,6 +205,15 @@ class ModelSpec:
 
     def _default_cache(self, decoding: Decoding) -> str:
         return "none" if decoding.guidance else (self.defaults.cache or "auto")
+
+    def _check_read(self, decoding: Decoding, policy: str) -> None:
+        """Refuse a setting that the policy does not read, with the policies here that do."""
+        given = decoding.given()
+        for name in sorted(_POLICY_OWN & given.keys() - POLICY_SETTINGS[policy]):
+            readers = [p for p in policies_of(name) if p in self.policies()]
+            other = f", or set policy to one of {', '.join(readers)}" if readers else ""
+            remedy = f"Leave it out{other}."
+            require(False, name, f"no {name} under policy {policy!r}", given[name], remedy)
 
     def _check(self, d: Decoding) -> None:
         assert d.max_tokens is not None
@@ -237,11 +249,6 @@ class ModelSpec:
 
     def _at_most(self, name: str, value: int, limit: int) -> None:
         require(value <= limit, name, f"at most {limit} for model {self.name!r}", value)
-
-
-def _implying() -> frozenset[str]:
-    """Settings that name a policy by being given."""
-    return frozenset().union(*POLICY_SETTINGS.values()) - {"steps", "stop_entropy"}
 
 
 def _or(*values: Any) -> Any:
