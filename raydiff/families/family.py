@@ -26,6 +26,8 @@ class Source:
     """Its `generation_config.json`."""
     special_ids: Mapping[str, int] = field(default_factory=dict)
     """Ids of the special tokens in its tokenizer files."""
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    """Its special tokens by role (mask_token, eos_token, ...), where its tokenizer files say."""
 
 
 @dataclass(frozen=True, kw_only=True)

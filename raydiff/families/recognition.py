@@ -58,12 +58,13 @@ def load_source(path_or_name: str | Path) -> Source:
         ModelError: it is missing or its files are unreadable.
     """
     path = model_path(path_or_name)
-    generation = path / "generation_config.json"
+    tokenizer = _read_if_there(path / "tokenizer_config.json")
     return Source(
         name=str(path_or_name),
         config=_read_json(path / "config.json"),
-        generation=_read_json(generation) if generation.is_file() else {},
-        special_ids=_special_ids(path),
+        generation=_read_if_there(path / "generation_config.json"),
+        special_ids=_special_ids(path, tokenizer),
+        special_tokens=_special_tokens(path, tokenizer),
     )
 
 
@@ -84,16 +85,32 @@ def load_spec(path_or_name: str | Path) -> ModelSpec:
         ) from error
 
 
-def _special_ids(path: Path) -> dict[str, int]:
-    """Ids of added tokens, from `tokenizer_config.json` and `added_tokens.json`."""
-    ids: dict[str, int] = {}
-    added, config = path / "added_tokens.json", path / "tokenizer_config.json"
-    if added.is_file():
-        ids.update(_read_json(added))
-    if config.is_file():
-        decoder = _read_json(config).get("added_tokens_decoder") or {}
-        ids.update({entry["content"]: int(number) for number, entry in decoder.items()})
+def _special_ids(path: Path, tokenizer: Config) -> dict[str, int]:
+    """Ids of added tokens. The large `tokenizer.json` is read only where the small file of its
+    settings lists none.
+    """
+    ids = dict(_read_if_there(path / "added_tokens.json"))
+    entries = tokenizer.get("added_tokens_decoder") or {}
+    ids.update({entry["content"]: int(number) for number, entry in entries.items()})
+    if not entries:
+        added = _read_if_there(path / "tokenizer.json").get("added_tokens") or ()
+        ids.update({entry["content"]: int(entry["id"]) for entry in added})
     return ids
+
+
+def _special_tokens(path: Path, tokenizer: Config) -> dict[str, str]:
+    """Special tokens by role; `tokenizer_config.json` has the last word."""
+    said = {**_read_if_there(path / "special_tokens_map.json"), **tokenizer}
+    contents = {role: t.get("content") if isinstance(t, dict) else t for role, t in said.items()}
+    return {
+        role: content
+        for role, content in contents.items()
+        if role.endswith("_token") and isinstance(content, str)
+    }
+
+
+def _read_if_there(file: Path) -> dict[str, Any]:
+    return _read_json(file) if file.is_file() else {}
 
 
 def _read_json(file: Path) -> dict[str, Any]:
