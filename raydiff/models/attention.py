@@ -1,8 +1,8 @@
-"""Attention of new positions over cached and new ones, for networks with as many key/value heads
-as query heads.
+"""Attention of new positions over cached and new ones.
 
-Shapes: B rows, L new positions, N cached, K = N + L, H heads, E head size; keys and values are one
-tensor [2, B, H, N or L, E].
+Shapes: B rows, L new positions, N cached, K = N + L, H query heads, G key/value heads (H a multiple
+of G; query head h reads key/value head h * G // H), E head size; keys and values are one tensor
+[2, B, G, N or L, E].
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ def mask_bias(mask_BLK: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 def attend(q_BHLE: Tensor, kv: Tensor, past: Tensor | None, bias_B1LK: Tensor | None) -> Tensor:
     """Softmax attention, scaled by 1 / sqrt(E): [B, L, H * E]."""
+    shared = q_BHLE.shape[1] // kv.shape[2]
+    length = q_BHLE.shape[2]
+    if shared > 1:
+        # queries that share a key/value head become its rows, so that no key is copied
+        q_BHLE = q_BHLE.unflatten(1, (-1, shared)).flatten(2, 3)
+        bias_B1LK = None if bias_B1LK is None else bias_B1LK.repeat(1, 1, shared, 1)
     if q_BHLE.device.type == "cpu":
         context_BHLE = _attend_plainly(q_BHLE, kv, past, bias_B1LK)
     else:
         k_BHKE, v_BHKE = kv if past is None else torch.cat([past, kv], dim=3)
         context_BHLE = scaled_dot_product_attention(q_BHLE, k_BHKE, v_BHKE, bias_B1LK)
+    if shared > 1:
+        context_BHLE = context_BHLE.unflatten(2, (shared, length)).flatten(1, 2)
     return context_BHLE.transpose(1, 2).flatten(2)
 
 
