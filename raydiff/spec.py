@@ -11,6 +11,7 @@ Noise = Literal["absorbing", "uniform", "gaussian"]
 Attention = Literal["full", "encoder-block", "block-causal", "causal-encoder"]
 CachePolicy = Literal["none", "exact"]
 Prediction = Literal["x0", "epsilon", "velocity"]
+NoiseSchedule = Literal["sqrt", "cosine", "linear", "rectified"]
 
 SETTING_DEFAULTS: dict[str, Any] = {
     "score": "confidence",
@@ -78,6 +79,10 @@ class ModelSpec:
     noise: Noise = "absorbing"
     prediction: Prediction = "x0"
     """What the network predicts of noised embeddings; of tokens it is always x0."""
+    noise_schedule: NoiseSchedule = "sqrt"
+    """How noise on embeddings grows with time (`raydiff.diffusion.gaussian`)."""
+    first_time: float = 1.0
+    """Time in (0, 1] at which the denoising of embeddings begins."""
     shift: bool = False
     """Whether the token at p is predicted at p - 1, as in autoregressive models."""
     self_conditioning: bool = False
