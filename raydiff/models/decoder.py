@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from raydiff.models.attention import attend, mask_bias
 from raydiff.models.denoiser import Cache
 from raydiff.models.packing import Packing
-from raydiff.models.rotary import Rotary, rotate
+from raydiff.models.rotary import rotary_of, rotate
 from raydiff.spec import ModelSpec
 
 Rotation = tuple[Tensor, Tensor]
@@ -51,7 +51,7 @@ class DecoderDenoiser:
         self._layers: list[Any] = list(module.model.layers)
         self._head_dim: int = self._layers[0].self_attn.head_dim
         self._embeddings: Tensor = module.model.embed_tokens.weight
-        self._rotary = Rotary(module.model.rotary_emb, self._embeddings.device)
+        self._rotary = rotary_of(module.model.rotary_emb, self._embeddings.device)
 
     @property
     def device(self) -> torch.device:
@@ -76,7 +76,9 @@ class DecoderDenoiser:
         run = _Run(self, packing, positions_BL, mask_BLK)
         hidden_MD = self._body.embed_tokens(packing.pack(tokens_BL))
         kept: list[Tensor] = []
-        for layer, layer_past in zip(self._layers, _per_layer(past, len(self._layers)), strict=True):
+        for layer, layer_past in zip(
+            self._layers, _per_layer(past, len(self._layers)), strict=True
+        ):
             hidden_MD, kv = run.layer(layer, hidden_MD, layer_past)
             kept.append(kv)
         hidden_MD = self._body.norm(hidden_MD)

@@ -13,21 +13,12 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 
 class Rotary:
-    """The rotation of a transformers rotary module.
+    """The rotation by given frequencies."""
 
-    Its frequencies are computed afresh from the module's config, because buffers of a module that
-    was made on the meta device hold nothing.
-    """
-
-    def __init__(self, module: Any, device: torch.device) -> None:
-        with torch.device("cpu"):
-            if module.rope_type == "default":
-                frequencies_F, scale = module.compute_default_rope_parameters(module.config)
-            else:
-                initialise = ROPE_INIT_FUNCTIONS[module.rope_type]
-                frequencies_F, scale = initialise(module.config, torch.device("cpu"))
-        self._frequencies_F: Tensor = frequencies_F.to(device=device, dtype=torch.float32)
-        self._scale = float(scale)
+    def __init__(self, frequencies_F: Tensor, scale: float, device: torch.device) -> None:
+        """`scale` multiplies cosine and sine."""
+        self._frequencies_F = frequencies_F.to(device=device, dtype=torch.float32)
+        self._scale = scale
 
     def __call__(self, positions_M: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosine and sine [M, 1, R] of the rotation at each position."""
@@ -35,6 +26,21 @@ class Rotary:
         angles_M1R = torch.cat([angles_MF, angles_MF], dim=-1)[:, None, :]
         cos_M1R, sin_M1R = angles_M1R.cos() * self._scale, angles_M1R.sin() * self._scale
         return cos_M1R.to(dtype), sin_M1R.to(dtype)
+
+
+def rotary_of(module: Any, device: torch.device) -> Rotary:
+    """The rotation of a transformers rotary module.
+
+    Its frequencies are computed afresh from the module's config, because buffers of a module that
+    was made on the meta device hold nothing.
+    """
+    with torch.device("cpu"):
+        if module.rope_type == "default":
+            frequencies_F, scale = module.compute_default_rope_parameters(module.config)
+        else:
+            initialise = ROPE_INIT_FUNCTIONS[module.rope_type]
+            frequencies_F, scale = initialise(module.config, torch.device("cpu"))
+    return Rotary(frequencies_F, float(scale), device)
 
 
 def rotate(x_MHE: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
