@@ -1,20 +1,26 @@
-"""Loads checkpoint directories: safetensors only, no code from the checkpoint."""
+"""Loads checkpoint directories: safetensors only, no code from the checkpoint.
+
+The module is made without memory, its weights are allocated on the device in the dtype asked for,
+and the checkpoint's tensors are streamed into them one by one.
+"""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import cast
 
 import torch
-from safetensors import SafetensorError
-from transformers import BertConfig, BertForMaskedLM
+from torch import Tensor
 
 from raydiff.errors import ModelError, invalid
-from raydiff.families import load_spec, model_path
-from raydiff.models.bert import BertDenoiser
+from raydiff.families import family_of, load_source, load_spec, model_path
 from raydiff.models.denoiser import Denoiser
-from raydiff.request import Decoding
-from raydiff.spec import KVGroup, ModelSpec
+from raydiff.models.filling import fill_from
+from raydiff.models.keys import KeyMap
+from raydiff.models.meta import on_meta, recompute_buffers, stored_dtype
+from raydiff.models.networks import NETWORKS
+from raydiff.models.random import random_denoiser as random_denoiser
+from raydiff.models.slots import open_slots
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 
@@ -26,31 +32,24 @@ def load_denoiser(path_or_name: str | Path, device: str = "auto", dtype: str = "
     fp32; auto is bf16 where the device multiplies it fast, fp32 elsewhere.
 
     Raises:
-        ModelError: no such model, a family without a loader, missing or unreadable weights, no
-            such device or dtype.
+        ModelError: no such model, an unknown family, weights that are missing, unreadable or do
+            not fit the config, no such device or dtype.
     """
-    spec = load_spec(path_or_name)
+    source, spec = load_source(path_or_name), load_spec(path_or_name)
+    family = family_of(source.config, source.name)
     where = resolve_device(device)
-    folder = model_path(path_or_name)
-    if not (folder / "model.safetensors").is_file():
-        raise ModelError(
-            invalid(
-                str(folder),
-                expected="weights in model.safetensors",
-                got="no such file",
-                remedy="Other weight formats can run code when loaded and are refused.",
-            )
-        )
-    try:
-        model = BertForMaskedLM.from_pretrained(
-            str(folder),
-            dtype=resolve_dtype(dtype, where),
-            use_safetensors=True,
-            local_files_only=True,
-        )
-    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        raise ModelError(f"{folder}: the weights cannot be loaded: {error}") from error
-    return BertDenoiser(model.to(where).eval().requires_grad_(False), spec)
+    float_dtype = resolve_dtype(dtype, where)
+    network = NETWORKS[family.network]
+    module = on_meta(network, family.stock_config(source.config))
+
+    def allocate(key: str, tensor: Tensor) -> Tensor:
+        kept = stored_dtype(module, key, tensor, float_dtype)
+        return torch.empty(tensor.shape, dtype=kept, device=where)
+
+    slots = open_slots(module, allocate)
+    fill_from(model_path(path_or_name), slots, KeyMap(family.rules, source.config), where)
+    recompute_buffers(module, where)
+    return cast(Denoiser, network.wrap(module.eval(), spec))
 
 
 def resolve_device(device: str) -> torch.device:
@@ -74,73 +73,6 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     if dtype not in DTYPES:
         raise ModelError(invalid("dtype", expected=f"auto or one of {sorted(DTYPES)}", got=dtype))
     return DTYPES[dtype]
-
-
-def set_threads(count: int) -> None:
-    """Threads that one forward may use; more than the free cores is far slower."""
-    torch.set_num_threads(count)
-
-
-def free_memory_bytes(device: torch.device) -> int:
-    """Bytes free on a device; on a CPU what Linux says is available, elsewhere half of all."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        kilobytes = next(line for line in lines if line.startswith("MemAvailable")).split()[1]
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    return int(kilobytes) * 1024
-
-
-def random_denoiser(
-    vocab: int = 64,
-    layers: int = 2,
-    hidden: int = 32,
-    heads: int = 2,
-    seed: int = 0,
-    target_position: int = 48,
-    block_length: int = 16,
-    spread: float = 0.3,
-) -> BertDenoiser:
-    """A tiny fp32 model with random weights, for tests: ids 0 pad, 1 begin, 2 end, 3 mask.
-
-    `spread` is the weights' standard deviation, large enough that predictions differ.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    config = BertConfig(
-        vocab_size=vocab,
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=2 * hidden,
-        max_position_embeddings=target_position + 4 * block_length,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = BertForMaskedLM(config).eval().requires_grad_(False)
-    for weight in model.parameters():
-        if weight.ndim == 2:
-            weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
-    spec = ModelSpec(
-        name=f"random-{seed}",
-        family="summarizer",
-        vocab_size=vocab,
-        hidden_size=hidden,
-        kv=(KVGroup(layers=layers, heads=heads, head_dim=hidden // heads),),
-        pad_id=0,
-        mask_id=3,
-        end_ids=(2,),
-        forbidden_ids=(0, 1),
-        prompt_prefix_ids=(1,),
-        prompt_suffix_ids=(2,),
-        max_prompt_tokens=target_position,
-        block_length=block_length,
-        max_new_tokens=4 * block_length,
-        target_position=target_position,
-        defaults=Decoding(policy="quota", steps=block_length, max_tokens=block_length),
-    )
-    return BertDenoiser(model, spec)
 
 
 def _fast_bf16(device: torch.device) -> bool:
