@@ -160,6 +160,7 @@ class ModelSpec:
             "block_length": block_length,
             "steps": _or(decoding.steps, self._default_steps(policy, block_length)),
             "cache": _or(decoding.cache, self._default_cache(decoding)),
+            "stop": decoding.stop or self.defaults.stop,
         }
         for name in POLICY_SETTINGS[policy] - {"steps"}:
             own = _ETA.get(policy) if name == "eta" else SETTING_DEFAULTS.get(name)

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from raydiff.errors import DecodingError, ModelError, invalid
-from raydiff.families import summarizer
+from raydiff.families import bert, roberta, summarizer
 from raydiff.families.family import Config, Family, Source
 from raydiff.spec import ModelSpec
 
 MODELS = Path(__file__).parent.parent / "models"
 BUNDLED = {"summarizer": MODELS / "summarizer"}
-FAMILIES: tuple[Family, ...] = (summarizer.FAMILY,)
+FAMILIES: tuple[Family, ...] = (
+    summarizer.FAMILY,
+    bert.FAMILY,
+    roberta.FAMILY,
+)
 """In the order in which they are asked; the first that recognises a config has it."""
 
 

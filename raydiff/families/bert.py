@@ -1,0 +1,39 @@
+"""BERT checkpoints as they are published, their names of layer norms and unused heads included."""
+
+from __future__ import annotations
+
+from raydiff.families.encoder import masked_lm_spec, recognises_masked_lm
+from raydiff.families.family import Family, KeyRule, Source
+from raydiff.spec import ModelSpec
+
+_TOKENS = {
+    "mask_token": "[MASK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+}
+
+
+def _spec(source: Source) -> ModelSpec:
+    positions = source.config.get("position_embedding_type", "absolute")
+    if positions != "absolute":
+        raise ValueError(f"position_embedding_type: expected 'absolute', got {positions!r}")
+    return masked_lm_spec(source, "bert", _TOKENS, source.config["max_position_embeddings"])
+
+
+FAMILY = Family(
+    name="bert",
+    title="BERT, e.g. bert-base-uncased",
+    recognises=recognises_masked_lm("bert"),
+    spec=_spec,
+    network="bert",
+    rules=(
+        KeyRule(pattern=r"(.*)\.gamma", targets=(r"\1.weight",)),
+        KeyRule(pattern=r"(.*)\.beta", targets=(r"\1.bias",)),
+        KeyRule(pattern=r"bert\.pooler\..*", targets=()),
+        KeyRule(pattern=r"cls\.seq_relationship\..*", targets=()),
+        KeyRule(pattern=r"bert\.embeddings\.position_ids", targets=()),
+    ),
+    tested="logits against a plain implementation on tiny configurations; published key names",
+    unchecked="text of public weights, which were not trained to continue a text",
+)
