@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -66,7 +66,7 @@ class Misfits:
 
 
 def _place(
-    key: str, tensor: Tensor, places: Iterable[Place], slots: Slots, misfits: Misfits
+    key: str, tensor: Tensor, places: Sequence[Place], slots: Slots, misfits: Misfits
 ) -> None:
     for place in places:
         slot = slots.get(place.target)
@@ -78,7 +78,7 @@ def _place(
         height = shape[:1] if place.rows_in_all is None else (place.rows_in_all,)
         expected = (*height, *shape[1:])
         if tuple(tensor.shape) != expected:
-            misfits.met.add(slot.key)
+            misfits.met.update(other.key for p in places if (other := slots.get(p.target)))
             misfits.misshaped.append(f"{key} (expected {list(expected)}, got {list(tensor.shape)})")
             return
         piece = tensor if place.rows is None else tensor[slice(*place.rows)]

@@ -58,7 +58,7 @@ def _shards(folder: Path) -> list[Path]:
         raise ModelError(f"{index}: expected a weight_map of keys to files: {error!r}.") from error
     for name in names:
         # a name with a folder in it could lead out of the checkpoint
-        if not isinstance(name, str) or Path(name).name != name:
+        if not isinstance(name, str) or not name or Path(name).name != name:
             raise ModelError(invalid(str(index), expected="names of files beside it", got=name))
         if not (folder / name).is_file():
             remedy = "Download the checkpoint again: a shard is missing."
