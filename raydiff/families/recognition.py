@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from raydiff.errors import DecodingError, ModelError, invalid
-from raydiff.families import bert, roberta, summarizer
+from raydiff.families import (
+    a2d,
+    bert,
+    dream,
+    fast_dllm,
+    llada,
+    llada2,
+    roberta,
+    sdar,
+    summarizer,
+)
 from raydiff.families.family import Config, Family, Source
 from raydiff.spec import ModelSpec
 
@@ -17,6 +27,12 @@ FAMILIES: tuple[Family, ...] = (
     summarizer.FAMILY,
     bert.FAMILY,
     roberta.FAMILY,
+    llada.FAMILY,
+    dream.FAMILY,
+    sdar.FAMILY,
+    fast_dllm.FAMILY,
+    llada2.FAMILY,
+    a2d.FAMILY,
 )
 """In the order in which they are asked; the first that recognises a config has it."""
 
