@@ -1,4 +1,6 @@
-"""raydiff's own summariser: BERT's layers, a document encoded once, then blocks; no torch."""
+"""raydiff's own small models: BERT's layers, and under `raydiff` in `config.json` their noise,
+attention and decoding; no torch.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,8 @@ def _spec(source: Source) -> ModelSpec:
         vocab_size=config["vocab_size"],
         hidden_size=config["hidden_size"],
         kv=(group,),
+        attention=section.get("attention", "encoder-block"),
+        noise=section.get("noise", "absorbing"),
         pad_id=config["pad_token_id"],
         mask_id=section["mask_id"],
         end_ids=tuple(section["end_ids"]),
@@ -42,7 +46,7 @@ def _spec(source: Source) -> ModelSpec:
 
 FAMILY = Family(
     name="summarizer",
-    title="raydiff's bundled summariser",
+    title="raydiff's own small models, e.g. the bundled summariser",
     recognises=_recognises,
     spec=_spec,
     network="bert",

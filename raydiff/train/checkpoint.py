@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +41,25 @@ RAYDIFF_SECTION: dict[str, Any] = {
 }
 
 
-def save_start(folder: Path, tokenizer: Tokenizer, model: BertForMaskedLM) -> None:
+def save_start(
+    folder: Path,
+    tokenizer: Tokenizer,
+    model: BertForMaskedLM,
+    section: Mapping[str, Any] = RAYDIFF_SECTION,
+) -> None:
     """Writes the untrained model with its tokenizer and `raydiff` section."""
     save_tokenizer(tokenizer, folder)
     model.save_pretrained(str(folder))
-    _write_section(folder, RAYDIFF_SECTION)
+    _write_section(folder, section)
 
 
 def export_model(work: Path, folder: Path, average: bool) -> None:
     """Writes a training run's weights in bf16, with the start's tokenizer; keeps a `raydiff`
     section already there.
     """
-    section = RAYDIFF_SECTION
-    if (folder / "config.json").exists():
-        section = json.loads((folder / "config.json").read_text()).get("raydiff", section)
+    here = folder / "config.json"
+    source = here if here.exists() else work / "start" / "config.json"
+    section = json.loads(source.read_text())["raydiff"]
     state = torch.load(work / "checkpoint.pt", weights_only=True)
     model = BertForMaskedLM.from_pretrained(str(work / "start"), dtype=torch.float32)
     model.load_state_dict(state["average" if average else "master"], strict=False)
@@ -65,8 +71,8 @@ def export_model(work: Path, folder: Path, average: bool) -> None:
     _write_section(folder, section)
 
 
-def _write_section(folder: Path, section: dict[str, Any]) -> None:
+def _write_section(folder: Path, section: Mapping[str, Any]) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text())
-    config["raydiff"] = section
+    config["raydiff"] = dict(section)
     path.write_text(json.dumps(config, indent=2) + "\n")
