@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from raydiff.spec import Noise
+
 
 @dataclass(frozen=True, kw_only=True)
 class View:
@@ -41,17 +43,22 @@ class View:
     commit_confidence: Tensor
     """(R, W) float32: `confidence` at which a closed position last committed, 1 for given ones."""
     uniforms: Tensor
-    """(R, K, W) float32 in [0, 1): draws of the rows' own generators, fresh at each step."""
+    """(R, K, W) float32 in [0, 1): draws of the rows' own generators, fresh at each step. K is 0
+    where no row asks for any."""
     at_least: Tensor
     """(R,) int64: positions to commit at least (at most as many as are open)."""
     step: Tensor
     """(R,) int64: forwards of this block before this one."""
+    full_steps: Tensor
+    """(R,) int64: those of them that saw the block without an open position."""
     time: Tensor
     """(R,) float32: noise level before the step, from 1 on down."""
     next_time: Tensor
     """(R,) float32: noise level after it, 0 at the last."""
     settings: Mapping[str, Tensor]
-    """(R,) float32: the policy's own settings by their names in `Decoding`."""
+    """(R,) float32: the policy's own settings by their names in `Decoding`; those that are words
+    by their place in `CHOICES`, `None` as NaN."""
+    noise: Noise
     vocab_size: int
     mask_id: int
 
