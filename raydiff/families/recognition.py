@@ -11,6 +11,7 @@ from raydiff.families import (
     a2d,
     bert,
     dream,
+    embedding,
     fast_dllm,
     llada,
     llada2,
@@ -25,6 +26,7 @@ MODELS = Path(__file__).parent.parent / "models"
 BUNDLED = {"summarizer": MODELS / "summarizer"}
 FAMILIES: tuple[Family, ...] = (
     summarizer.FAMILY,
+    embedding.FAMILY,
     bert.FAMILY,
     roberta.FAMILY,
     llada.FAMILY,

@@ -95,18 +95,24 @@ class LatentDenoiser(Network, Protocol):
         """The embeddings [V, E] that rounding compares with."""
         ...
 
+    def encode_prompt(self, prompt_BP: Tensor, live_BP: Tensor) -> Tensor:
+        """What `predict` needs of prompts, [B, P, X]: computed once a row, the same at every step.
+        Positions where `live_BP` is False are padding.
+        """
+        ...
+
     def predict(
         self,
         latents_BLE: Tensor,
         time_B: Tensor,
         live_BL: Tensor,
-        prompt_BP: Tensor,
+        prompt_BPX: Tensor,
         prompt_live_BP: Tensor,
     ) -> Tensor:
         """x0, epsilon or velocity (`spec.prediction`) [B, L, E] of noised target embeddings.
 
-        `time_B` is in [0, 1], 1 being pure noise; positions where `live_BL` or `prompt_live_BP` is
-        False are padding and change nothing.
+        `time_B` is in [0, 1], 1 being pure noise; `prompt_BPX` is what `encode_prompt` gave.
+        Positions where `live_BL` or `prompt_live_BP` is False are padding and change nothing.
         """
         ...
 
