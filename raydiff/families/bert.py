@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from raydiff.families.encoder import masked_lm_spec, recognises_masked_lm
+from raydiff.families.encoder import BERT_TOKENS, masked_lm_spec, recognises_masked_lm
 from raydiff.families.family import Family, KeyRule, Source
 from raydiff.spec import ModelSpec
-
-_TOKENS = {
-    "mask_token": "[MASK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "pad_token": "[PAD]",
-}
 
 
 def _spec(source: Source) -> ModelSpec:
     positions = source.config.get("position_embedding_type", "absolute")
     if positions != "absolute":
         raise ValueError(f"position_embedding_type: expected 'absolute', got {positions!r}")
-    return masked_lm_spec(source, "bert", _TOKENS, source.config["max_position_embeddings"])
+    return masked_lm_spec(source, "bert", BERT_TOKENS, source.config["max_position_embeddings"])
 
 
 FAMILY = Family(

@@ -20,6 +20,14 @@ MAX_TOKENS = 64
 HEADED = ("ForMaskedLM", "ForPreTraining")
 """Endings of classes that bring the head which predicts tokens."""
 
+BERT_TOKENS = {
+    "mask_token": "[MASK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+}
+"""Contents of the special tokens of BERT's vocabularies, by role."""
+
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{% set tag = {'system': 'SYS', 'user': 'Question', 'assistant': 'Answer'}[message.role] %}"
