@@ -10,6 +10,7 @@ from raydiff.errors import DecodingError, ModelError, invalid
 from raydiff.families import (
     a2d,
     bert,
+    diffusion_gemma,
     dream,
     embedding,
     fast_dllm,
@@ -35,6 +36,7 @@ FAMILIES: tuple[Family, ...] = (
     fast_dllm.FAMILY,
     llada2.FAMILY,
     a2d.FAMILY,
+    diffusion_gemma.FAMILY,
 )
 """In the order in which they are asked; the first that recognises a config has it."""
 
