@@ -79,8 +79,8 @@ def mask_id(source: Source, names: Sequence[str], published: int | None) -> int:
         KeyError: nothing says.
         ValueError: the id is outside the vocabulary.
     """
-    role = source.special_tokens.get("mask_token")
-    named = [source.special_ids[n] for n in (role, *names) if n in source.special_ids]
+    contents = (source.special_tokens.get("mask_token", ""), *names)
+    named = [source.special_ids[name] for name in contents if name in source.special_ids]
     known = [*_ids(source.config.get("mask_token_id")), *named]
     if not known and published is None:
         raise KeyError(f"mask_token_id, or a token {' or '.join(names)} in the tokenizer files")
