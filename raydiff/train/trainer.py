@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -34,6 +34,8 @@ class TrainingSettings:
     shards: int = 2
     document_tokens: int = 96
     peak_rate: float = 1e-3
+    embedding_rate: float = 1.0
+    """Share of the rate at which word embeddings learn."""
     warmup_steps: int = 50
     weight_decay: float = 0.01
     average_decay: float = 0.995
@@ -144,7 +146,7 @@ class Trainer(Generic[Shard]):
         norm = nn.utils.clip_grad_norm_(self.master.values(), CLIP_NORM)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group.get("share", 1.0)
         list(self.workers.map(lambda optimizer: optimizer.step(), self.optimizers))
         self._follow_master()
         return StepResult(
@@ -244,10 +246,17 @@ def make_optimizers(
         ]
     else:
         others = matrices + others
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in others if p.ndim == 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in others if p.ndim != 2], "weight_decay": 0.0},
     ]
+    if settings.embedding_rate != 1.0:
+        slow = [p for name, p in master.items() if "word_embedding" in name]
+        groups = [
+            {**group, "params": [p for p in group["params"] if all(p is not q for q in slow)]}
+            for group in groups
+        ]
+        groups.append({"params": slow, "weight_decay": 0.0, "share": settings.embedding_rate})
     optimizers.append(torch.optim.AdamW(groups, lr=settings.peak_rate, betas=BETAS, fused=True))
     return optimizers
 

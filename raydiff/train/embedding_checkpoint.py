@@ -1,0 +1,65 @@
+"""Writes checkpoints of embedding diffusion: published keys, our own `config.json`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch.nn.functional import layer_norm
+
+from raydiff.families.embedding import MODEL_TYPE
+from raydiff.train.tokenizer import BEGIN_ID, END_ID, MASK_ID, PAD_ID
+
+WORD_EMBEDDING = "word_embedding.weight"
+
+
+def write_config(
+    folder: Path,
+    network: Mapping[str, Any],
+    prompt_tokens: int,
+    target_tokens: int,
+    defaults: Mapping[str, Any],
+) -> None:
+    """Writes `config.json` of a network whose tokenizer is ours."""
+    section = {
+        "pad_id": PAD_ID,
+        "mask_id": MASK_ID,
+        "end_ids": [END_ID],
+        "forbidden_ids": [PAD_ID, BEGIN_ID],
+        "prompt_prefix_ids": [BEGIN_ID],
+        "prompt_suffix_ids": [END_ID],
+        "max_prompt_tokens": prompt_tokens,
+        "block_length": target_tokens,
+        "defaults": {**defaults, "max_tokens": target_tokens},
+    }
+    config = {"model_type": MODEL_TYPE, **network, "raydiff": section}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def export_embedding_model(work: Path, folder: Path, normalise: bool, average: bool) -> None:
+    """Writes a training run's weights in bf16 with the tokenizer and config it began with.
+
+    The layer norm of embeddings that were trained with one is worked into them. A `config.json`
+    already there is kept.
+    """
+    state = torch.load(work / "checkpoint.pt", weights_only=True)
+    weights = dict(state["average" if average else "master"])
+    frozen = state.get("frozen", {})
+    table = weights.get(WORD_EMBEDDING, frozen.get(WORD_EMBEDDING))
+    if normalise:
+        table = layer_norm(table, table.shape[1:])
+    weights[WORD_EMBEDDING] = table
+    folder.mkdir(parents=True, exist_ok=True)
+    half = {key: value.detach().to(torch.bfloat16).contiguous() for key, value in weights.items()}
+    save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
+    # safetensors writes for the owner alone, but a package's files are for everyone.
+    (folder / "model.safetensors").chmod(0o644)
+    for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
+        if name != "config.json" or not (folder / name).exists():
+            shutil.copyfile(work / "start" / name, folder / name)
