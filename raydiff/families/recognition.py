@@ -21,6 +21,7 @@ from raydiff.families import (
     summarizer,
 )
 from raydiff.families.family import Config, Family, Source
+from raydiff.families.presets import PREFIX, is_random, random_source
 from raydiff.spec import ModelSpec
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -45,8 +46,11 @@ def model_path(path_or_name: str | Path) -> Path:
     """The checkpoint directory behind a bundled name or a path.
 
     Raises:
-        ModelError: there is no such bundled model and no such directory.
+        ModelError: there is no such bundled model and no such directory, or the weights are
+            random.
     """
+    if is_random(path_or_name):
+        raise ModelError(f"{path_or_name}: has random weights, not a directory of its own.")
     bundled = BUNDLED.get(str(path_or_name))
     path = bundled if bundled is not None else Path(path_or_name)
     if not (path / "config.json").is_file():
@@ -54,7 +58,8 @@ def model_path(path_or_name: str | Path) -> Path:
         raise ModelError(
             invalid(
                 "model",
-                expected=f"a bundled name ({names}) or a directory with config.json",
+                expected=f"a bundled name ({names}), a directory with config.json or "
+                f"{PREFIX} and a preset's name",
                 got=str(path_or_name),
             )
         )
@@ -76,11 +81,13 @@ def family_of(config: Config, where: str) -> Family:
 
 
 def load_source(path_or_name: str | Path) -> Source:
-    """Read what a checkpoint says of itself, without its weights.
+    """Read what a checkpoint, or a preset, says of itself, without its weights.
 
     Raises:
         ModelError: it is missing or its files are unreadable.
     """
+    if is_random(path_or_name):
+        return random_source(str(path_or_name))
     path = model_path(path_or_name)
     tokenizer = _read_if_there(path / "tokenizer_config.json")
     return Source(
