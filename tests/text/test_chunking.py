@@ -1,4 +1,4 @@
-"""Chunking and chat prompts."""
+"""Long texts in pieces."""
 
 from __future__ import annotations
 
@@ -45,32 +45,3 @@ def test_cuts_fall_on_sentence_ends(tokenizer: Tokenizer) -> None:
 def test_an_overlap_as_long_as_the_chunk_is_refused(tokenizer: Tokenizer) -> None:
     with pytest.raises(UsageError, match="overlap_tokens"):
         split_into_chunks(tokenizer, "hello", 10, 6)
-
-
-def test_chat_without_a_template_joins_the_contents(tokenizer: Tokenizer) -> None:
-    messages = [{"role": "system", "content": "ab"}, {"role": "user", "content": "cd"}]
-    ids = tokenizer.chat_prompt_ids(messages)
-    assert ids == tokenizer.wrap(tokenizer.encode("ab\n\ncd"))
-    with pytest.raises(UsageError, match="messages"):
-        tokenizer.chat_prompt_ids([])
-
-
-def test_a_chat_template_may_use_special_tokens_but_other_text_may_not() -> None:
-    plain = character_tokenizer(random_denoiser().spec)
-    template = "{% for m in messages %}<begin>{{ m.content }}<end>{% endfor %}"
-    chat = Tokenizer(plain._backend, random_denoiser().spec, template)
-    assert chat.chat_prompt_ids([{"role": "user", "content": "a"}]) == (1, 4, 2)
-    assert 1 not in chat.encode("<begin>")
-
-
-def test_a_template_that_refuses_is_a_usage_error(tokenizer: Tokenizer) -> None:
-    chat = Tokenizer(
-        tokenizer._backend, random_denoiser().spec, "{{ raise_exception('roles must alternate') }}"
-    )
-    with pytest.raises(UsageError, match="roles must alternate"):
-        chat.chat_prompt_ids([{"role": "user", "content": "a"}])
-
-
-def test_batches_encode_like_single_texts(tokenizer: Tokenizer) -> None:
-    texts = ["hello", "", "a b"]
-    assert tokenizer.encode_batch(texts) == [tokenizer.encode(t) for t in texts]

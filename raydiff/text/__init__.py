@@ -1,0 +1,12 @@
+"""Text in and out of tokens: tokenizer, chat template, chunking. Loads no torch.
+
+User text never becomes a special token: a literal mask token in a document is plain text.
+"""
+
+from __future__ import annotations
+
+from raydiff.text.chunking import split_into_chunks
+from raydiff.text.documents import DocumentPrompts, instruction_for
+from raydiff.text.tokenizer import Tokenizer
+
+__all__ = ["DocumentPrompts", "Tokenizer", "instruction_for", "split_into_chunks"]

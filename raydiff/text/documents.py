@@ -1,0 +1,86 @@
+"""Documents of a corpus as prompts: bare for models that only summarise, asked for in a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from raydiff.errors import UsageError, invalid
+from raydiff.families import load_spec, model_path
+from raydiff.text.template import read_chat_template
+from raydiff.text.tokenizer import Tokenizer
+
+DEFAULT_INSTRUCTION = "Summarize the following text in one or two sentences."
+
+
+def instruction_for(model: str | Path, asked: str | None) -> str | None:
+    """What a model is told to do with each document: `asked`, or a default for models with a chat
+    template; None for models without one, which take the bare text.
+
+    Raises:
+        UsageError: an instruction is asked of a model that takes none.
+        ModelError: the model is unknown or malformed.
+    """
+    template = read_chat_template(model_path(model), load_spec(model).chat_template)
+    if template is not None:
+        return DEFAULT_INSTRUCTION if asked is None else asked
+    if asked:
+        remedy = "It has no chat template and takes the bare text. Leave it out."
+        message = invalid(
+            "instruction", expected=f"none for model {str(model)!r}", got=asked, remedy=remedy
+        )
+        raise UsageError(message, "instruction")
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentPrompts:
+    """Makes whole prompts of texts, none longer than a limit."""
+
+    tokenizer: Tokenizer
+    instruction: str | None
+    """Stands before each text in one message of a user; None takes the bare text."""
+    limit: int
+    """Most tokens of a prompt."""
+
+    def __post_init__(self) -> None:
+        if self.max_text_tokens < 1:
+            expected = f"to leave room for text in prompts of {self.limit} tokens"
+            message = invalid("instruction", expected=expected, got=self.instruction)
+            raise UsageError(message, "instruction")
+
+    @cached_property
+    def max_text_tokens(self) -> int:
+        """Longest text, in tokens, that fits beside what surrounds it."""
+        return self.limit - len(self._prompt(""))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """One prompt for each text; what exceeds the limit is cut off at the text's end."""
+        if self.instruction is None:
+            room = self.max_text_tokens
+            encoded = self.tokenizer.encode_batch(texts)
+            return [self.tokenizer.wrap(ids[:room]) for ids in encoded]
+        return [self._cut_to_fit(text) for text in texts]
+
+    def fits(self, texts: Sequence[str]) -> list[bool]:
+        """Whether each text fits whole."""
+        room = self.max_text_tokens
+        return [len(ids) <= room for ids in self.tokenizer.encode_batch(texts)]
+
+    def _prompt(self, text: str) -> tuple[int, ...]:
+        if self.instruction is None:
+            return self.tokenizer.prompt_ids(text)
+        content = f"{self.instruction}\n\n{text}" if self.instruction else text
+        return self.tokenizer.chat_prompt_ids([{"role": "user", "content": content}])
+
+    def _cut_to_fit(self, text: str) -> tuple[int, ...]:
+        """Tokens merge across the text's edges, so that the count beside them is an estimate."""
+        prompt = self._prompt(text)
+        while text and len(prompt) > self.limit:
+            spans = self.tokenizer.offsets(text)
+            keep = max(0, len(spans) - (len(prompt) - self.limit))
+            text = text[: min(spans[keep][0], len(text) - 1)] if spans else ""
+            prompt = self._prompt(text)
+        return prompt
