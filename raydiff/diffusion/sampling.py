@@ -29,6 +29,19 @@ def greedy(logits_NV: Tensor) -> tuple[Tensor, Tensor]:
     return tokens_N, (top_N - logits_NV.logsumexp(dim=-1)).exp()
 
 
+def margin(logits_NV: Tensor) -> Tensor:
+    """(N,) float32: probability of the most likely token less that of the second."""
+    top_N2 = logits_NV.topk(2, dim=-1).values
+    probs_N2 = (top_N2 - logits_NV.logsumexp(dim=-1, keepdim=True)).exp()
+    return probs_N2[:, 0] - probs_N2[:, 1]
+
+
+def entropy(logits_NV: Tensor) -> Tensor:
+    """(N,) float32: entropy of the distribution in nats; impossible tokens add nothing."""
+    terms_NV: Tensor = torch.special.entr(logits_NV.softmax(dim=-1))
+    return terms_NV.sum(dim=-1)
+
+
 def sample(
     logits_NV: Tensor,
     temperature_N: Tensor,
@@ -40,31 +53,57 @@ def sample(
 
     Temperature scales first, then top-k (0 means all), then top-p keeps the smallest set of
     the most likely tokens whose probability reaches it. One uniform number in [0, 1) a
-    position decides, so a row's draw depends on nothing but its own generator.
+    position decides, so a row's draw depends on nothing but its own generator. Positions with
+    neither top-k nor top-p are drawn in the order of the vocabulary, without sorting it.
     The confidence is the token's probability before temperature, top-k and top-p, as in
     LLaDA's low-confidence remasking (Nie et al. 2025). Temperatures must be positive.
 
     Returns (tokens_N int64, confidence_N float32).
     """
     scaled_NV = logits_NV / temperature_N[:, None]
+    cut_N = (top_k_N > 0) | (top_p_N < 1)
+    at = cut_N.nonzero()[:, 0]
+    if len(at) == 0:
+        tokens_N = _draw(scaled_NV, uniform_N)
+    elif len(at) == len(cut_N):
+        tokens_N = _draw_top(scaled_NV, top_k_N, top_p_N, uniform_N)
+    else:
+        whole = (~cut_N).nonzero()[:, 0]
+        tokens_N = torch.empty_like(top_k_N)
+        tokens_N[whole] = _draw(scaled_NV[whole], uniform_N[whole])
+        tokens_N[at] = _draw_top(scaled_NV[at], top_k_N[at], top_p_N[at], uniform_N[at])
+    chosen_N = logits_NV.gather(1, tokens_N[:, None])[:, 0]
+    return tokens_N, (chosen_N - logits_NV.logsumexp(dim=-1)).exp()
+
+
+def _draw(scaled_NV: Tensor, uniform_N: Tensor) -> Tensor:
+    """Tokens by inverting the cumulative distribution in the order of the vocabulary."""
+    top_N, best_N = scaled_NV.max(dim=-1)
+    return _invert((scaled_NV - top_N[:, None]).exp(), uniform_N, best_N)
+
+
+def _draw_top(scaled_NV: Tensor, top_k_N: Tensor, top_p_N: Tensor, uniform_N: Tensor) -> Tensor:
+    """Tokens by inverting it in descending order, cut off by top-k and top-p."""
     sorted_NV, order_NV = scaled_NV.sort(dim=-1, descending=True, stable=True)
-    ranks_V = torch.arange(sorted_NV.shape[1], device=logits_NV.device)
+    ranks_V = torch.arange(sorted_NV.shape[1], device=scaled_NV.device)
     keep_k_N = torch.where(top_k_N > 0, top_k_N, sorted_NV.shape[1])
     sorted_NV = sorted_NV.masked_fill(ranks_V[None, :] >= keep_k_N[:, None], float("-inf"))
     probs_NV = sorted_NV.softmax(dim=-1)
     before_NV = probs_NV.cumsum(dim=-1) - probs_NV
     probs_NV = probs_NV.masked_fill((before_NV >= top_p_N[:, None]) & (ranks_V > 0), 0.0)
-    choice_N = _invert(probs_NV, uniform_N)
-    tokens_N = order_NV.gather(1, choice_N[:, None])[:, 0]
-    chosen_N = logits_NV.gather(1, tokens_N[:, None])[:, 0]
-    return tokens_N, (chosen_N - logits_NV.logsumexp(dim=-1)).exp()
+    choice_N = _invert(probs_NV, uniform_N, torch.zeros_like(top_k_N))
+    return order_NV.gather(1, choice_N[:, None])[:, 0]
 
 
-def _invert(probs_NV: Tensor, uniform_N: Tensor) -> Tensor:
-    """Index where the cumulative sum of unnormalised `probs_NV` passes `uniform_N` of its total."""
-    cumulative_NV = probs_NV.cumsum(dim=-1)
+def _invert(weights_NV: Tensor, uniform_N: Tensor, best_N: Tensor) -> Tensor:
+    """Index where the cumulative sum of unnormalised `weights_NV` passes `uniform_N` of its total.
+
+    Rounding may lead past the end or, where a device sums in another order than from left to
+    right, to an index without weight; then it is `best_N`.
+    """
+    cumulative_NV = weights_NV.cumsum(dim=-1)
     goal_N = uniform_N.to(cumulative_NV.dtype) * cumulative_NV[:, -1]
-    choice_N = (cumulative_NV <= goal_N[:, None]).sum(dim=-1)
-    # rounding may carry the goal to the very end: stay on the last possible token
-    last_N = (probs_NV > 0).sum(dim=-1) - 1
-    return torch.minimum(choice_N, last_N)
+    found_N1 = torch.searchsorted(cumulative_NV, goal_N[:, None], right=True)
+    choice_N1 = found_N1.clamp(max=weights_NV.shape[1] - 1)
+    possible_N = weights_NV.gather(1, choice_N1)[:, 0] > 0
+    return torch.where(possible_N, choice_N1[:, 0], best_N)
