@@ -16,6 +16,7 @@ from raydiff.families import (
     fast_dllm,
     llada,
     llada2,
+    modernbert,
     roberta,
     sdar,
     summarizer,
@@ -38,6 +39,7 @@ FAMILIES: tuple[Family, ...] = (
     llada2.FAMILY,
     a2d.FAMILY,
     diffusion_gemma.FAMILY,
+    modernbert.FAMILY,
 )
 """In the order in which they are asked; the first that recognises a config has it."""
 
