@@ -81,6 +81,8 @@ class ModelSpec:
     """What the network predicts of noised embeddings; of tokens it is always x0."""
     noise_schedule: NoiseSchedule = "sqrt"
     """How noise on embeddings grows with time (`raydiff.diffusion.gaussian`)."""
+    latent_size: int = 0
+    """Width of the embeddings that are noised; 0 where tokens are."""
     first_time: float = 1.0
     """Time in (0, 1] at which the denoising of embeddings begins."""
     shift: bool = False
