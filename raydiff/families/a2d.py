@@ -16,7 +16,11 @@ from raydiff.spec import ModelSpec
 
 _PREFIX = "a2d-"
 _MASKS = {"qwen3": 151669, "qwen2": 151665, "llama": None}
-_END, _END_OF_TURN = 151643, 151645
+_ENDS: dict[str, tuple[int, ...]] = {
+    "qwen3": (151643, 151645),
+    "qwen2": (151643, 151645),
+    "llama": (),
+}
 _BLOCK_LENGTH = 32
 _MAX_TOKENS = 128
 
@@ -38,7 +42,7 @@ def _spec(source: Source) -> ModelSpec:
     _stock_config(config)
     context = config["max_position_embeddings"]
     blocks = config.get("block_size")
-    ends = decoder.end_ids(source, ("<|im_end|>", "<|eot_id|>"), (_END, _END_OF_TURN))
+    ends = decoder.end_ids(source, ("<|im_end|>", "<|eot_id|>"), _ENDS[_body(config)])
     usual = decoder.usual_tokens(_MAX_TOKENS, context)
     length = min(_BLOCK_LENGTH, usual)
     return ModelSpec(

@@ -88,24 +88,24 @@ def mask_id(source: Source, names: Sequence[str], published: int | None) -> int:
 
 
 def end_ids(source: Source, names: Sequence[str], published: Sequence[int]) -> tuple[int, ...]:
-    """All tokens that end a text: the config's, its generation config's, the tokenizer's of these
-    `names`, and, where the checkpoint uses the published numbering, the published ones.
+    """All tokens that end a text: the config's and its generation config's, the published ones
+    where these are silent or have one of them, and the tokenizer's of these `names`.
 
     Raises:
         KeyError: nothing says.
         ValueError: an id is outside the vocabulary.
     """
-    found = [
+    said = [
         *_ids(source.config.get("eos_token_id")),
         *_ids(source.generation.get("eos_token_id")),
-        *(source.special_ids[name] for name in names if name in source.special_ids),
     ]
-    size = source.config["vocab_size"]
-    if not found or any(number in found for number in published):
-        found.extend(number for number in published if number < size)
-    if not found:
+    if not said or any(number in said for number in published):
+        size = source.config["vocab_size"]
+        said.extend(number for number in published if number < size)
+    said.extend(source.special_ids[name] for name in names if name in source.special_ids)
+    if not said:
         raise KeyError("eos_token_id")
-    return tuple(dict.fromkeys(in_vocabulary(source, "eos_token_id", n) for n in found))
+    return tuple(dict.fromkeys(in_vocabulary(source, "eos_token_id", n) for n in said))
 
 
 def pad_id(source: Source, end: int) -> int:
