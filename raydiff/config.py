@@ -31,6 +31,8 @@ class EngineSettings(Settings):
     """Most requests denoised at the same time."""
     max_prefill_rows: int = Field(32, ge=1, le=4096)
     """Most prompts encoded in one forward."""
+    max_prefill_tokens: int = Field(32768, ge=1)
+    """Most prompt positions encoded in one forward, padding included; one prompt always fits."""
     memory_budget_bytes: int = Field(0, ge=0)
     """Bytes that caches and activations of admitted requests may take; 0 works it out from
     the device's free memory."""

@@ -61,8 +61,6 @@ class View:
     noise: Noise
     vocab_size: int
     mask_id: int
-    uniform_noise: bool
-    """Whether noise is random tokens; else it is the mask token."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""Canvas: all the decoding state of one request.
+"""Canvas: all the decoding state of one request. Knows neither torch nor the model.
 
-Positions of the current block are *open* (to be denoised) or closed; which is which is kept
-explicitly, never read off the tokens, so a literal mask token in a prompt is text. Pinned
-positions are closed from the start and never change. Knows neither torch nor the model.
+The text is denoised frame by frame, inside a frame block by block (`Frame`). Pinned positions are
+closed from the start and never change. Offsets count generated tokens, sequence indices count from
+the prompt's first token.
 
-Shapes: L positions of the block, W of them live.
+Shapes: F positions of the frame, W of the forward's window.
 """
 
 from __future__ import annotations
@@ -13,17 +13,15 @@ import secrets
 from enum import Enum, auto
 
 import numpy as np
-import numpy.typing as npt
 
-from raydiff.diffusion.schedule import quotas
+from raydiff.diffusion.schedule import quotas, timestep_quotas
+from raydiff.engine.frame import Bools, Floats, Frame, Ints, geometry
+from raydiff.engine.history import History
 from raydiff.engine.transcript import Transcript
+from raydiff.engine.window import Window, Windows
 from raydiff.request import FinishReason, GenerationRequest
 from raydiff.spec import ModelSpec
 from raydiff.text import Tokenizer
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float32]
 
 
 class State(Enum):
@@ -34,7 +32,7 @@ class State(Enum):
     ENCODE_PROMPT = auto()
     DENOISE = auto()
     ENCODE_BLOCK = auto()
-    """The block is final and must join the cache before the next begins."""
+    """The frame is final and must join the cache before the next begins."""
     FINISHED = auto()
 
 
@@ -44,12 +42,13 @@ class Canvas:
     def __init__(self, request: GenerationRequest, spec: ModelSpec, tokenizer: Tokenizer) -> None:
         d = request.decoding
         assert d.max_tokens is not None
-        assert d.block_length is not None
         self.request = request
         self.spec = spec
         self.max_tokens: int = d.max_tokens
-        self.block_length: int = d.block_length
-        self.cached = d.cache != "none" and spec.cache != "none"
+        self.geometry = geometry(spec, d)
+        self.windows = Windows(spec, d)
+        self.revising = spec.noise == "uniform" or d.policy in ("edit", "remask")
+        self.prompt: Ints = np.array(request.prompt_ids, dtype=np.int64)
         self._seed = d.seed if d.seed is not None else secrets.randbits(63)
         self._pins = dict(request.pinned)
         self.submitted_s = 0.0
@@ -65,9 +64,9 @@ class Canvas:
         self.error: str | None = None
         self.forwards = 0
         self.done: list[int] = []
-        self._rng = np.random.Generator(np.random.Philox(self._seed))
+        self.rng = np.random.Generator(np.random.Philox(self._seed))
         self.transcript.restart()
-        self._begin_block()
+        self._begin_frame()
 
     @property
     def request_id(self) -> str:
@@ -78,65 +77,145 @@ class Canvas:
         return len(self.request.prompt_ids)
 
     @property
+    def block_length(self) -> int:
+        return self.geometry.block_length
+
+    @property
+    def tokens(self) -> Ints:
+        """(F,) the frame's tokens."""
+        return self.frame.tokens
+
+    @property
+    def open(self) -> Bools:
+        """(F,) the frame's positions still to be decided."""
+        return self.frame.open
+
+    @property
+    def cached(self) -> bool:
+        """Whether the row keeps keys and values between forwards."""
+        return self.windows.cache != "none"
+
+    @property
+    def exact(self) -> bool:
+        """Whether what it keeps is exact: prompt and finished frames, encoded once."""
+        return self.windows.cache == "exact"
+
+    @property
     def context_length(self) -> int:
-        """Positions before the block: the prompt and the finished blocks."""
-        return self.prompt_length + len(self.done)
+        """Positions before the frame that are encoded once: prompt and finished frames."""
+        return 0 if self.spec.attention == "full" else self.frame.start
 
     @property
     def reserved_context(self) -> int:
-        """The largest `context_length` this request can reach."""
-        blocks = -(-self.max_tokens // self.block_length)
-        return self.prompt_length + (blocks - 1) * self.block_length
+        """The most positions that this request can have in the cache, or in its context."""
+        total = self.prompt_length + self.max_tokens
+        if self.spec.attention == "full":
+            return total if self.cached else 0
+        length = self.geometry.frame_length
+        first = self.prompt_length - self.geometry.lead(self.prompt_length, 0)
+        return first + (-(-(total - first) // length) - 1) * length
 
-    def positions_from(self, offset: int) -> int:
-        """Model position of the generated token at `offset`."""
+    def model_position(self, index: int) -> int:
+        """Model position of a sequence index."""
         start = self.spec.target_position
-        return (self.prompt_length if start is None else start) + offset
+        return index if start is None else start + index - self.prompt_length
+
+    def sequence(self, begin: int, end: int) -> Ints:
+        """Tokens at sequence indices [begin, end): prompt, finished frames, frame."""
+        start = self.frame.start
+        if begin >= start:
+            return self.frame.tokens[begin - start : end - start]
+        done = np.array(self.done, dtype=np.int64)
+        return np.concatenate([self.prompt, done, self.frame.tokens[self.frame.lead :]])[begin:end]
+
+    def context(self) -> tuple[int, ...]:
+        """The tokens before the frame."""
+        return (*self.request.prompt_ids, *self.done)[: self.frame.start]
+
+    def window(self) -> Window:
+        """What the next forward computes."""
+        return self.windows.next(self.frame, self.prompt_length + self.max_tokens, self.step)
 
     @property
     def at_least(self) -> int:
         """Positions that the next forward commits at least."""
-        return self._quotas[self._step] if self._step < len(self._quotas) else 1
+        return self._quotas[self.step] if self.step < len(self._quotas) else 1
 
     @property
-    def threshold(self) -> float:
-        """Confidence from which the next forward commits; infinite under the quota policy."""
+    def temperature(self) -> float:
+        """Temperature of the next forward."""
+        return self.spec.temperature_at(self.request.decoding, self.step)
+
+    def times(self) -> tuple[float, float]:
+        """Noise levels before and after the next forward: from 1 to 0 in equal steps."""
+        steps = self.request.decoding.steps
+        if not steps:
+            return 1.0, 0.0
+        return 1.0 - self.step / steps, max(0.0, 1.0 - (self.step + 1) / steps)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `observe` wants to know of every forward."""
         d = self.request.decoding
-        return float("inf") if d.policy == "quota" or d.threshold is None else d.threshold
+        asks = d.stop_entropy is not None or bool(d.stable_steps)
+        return asks or d.policy in ("credit", "remask")
 
     def end_forbidden(self) -> Bools:
-        """(L,) where the end token may not be predicted: `ignore_eos`, `min_tokens`, or a
+        """(F,) where the end token may not be predicted: `ignore_eos`, `min_tokens`, or a
         pinned token still to come."""
         d = self.request.decoding
-        offsets = len(self.done) + np.arange(self.block_length)
+        offsets = len(self.done) - self.frame.lead + np.arange(len(self.frame))
         last_pin = max(self._pins, default=-1)
         return np.asarray(d.ignore_eos | (offsets < d.min_tokens) | (offsets < last_pin))
 
     def live(self) -> Bools:
-        """(L,) positions that the next forward computes and attends to."""
-        live: Bools = np.ones(self.block_length, dtype=np.bool_)
+        """(F,) positions that the next forward computes and attends to."""
+        live: Bools = np.ones(len(self.frame), dtype=np.bool_)
         if self.spec.drop_after_end:
             ends = np.flatnonzero(np.isin(self.tokens, self.spec.end_ids) & ~self.open)
-            live[ends[0] + 1 if len(ends) else self.block_length :] = False
+            live[ends[0] + 1 if len(ends) else len(live) :] = False
         return live
 
-    def uniforms(self) -> Floats:
-        """(L,) one draw a position from the row's own generator, for the next forward."""
-        return self._rng.random(self.block_length, dtype=np.float32)
+    def eligible(self) -> Bools:
+        """(F,) open positions of the block that commits next."""
+        return self.open & self.frame.within(self._block)
 
-    def commit(self, tokens_W: Ints, commit_W: Bools) -> None:
-        """Make `tokens_W` final where `commit_W`, then close what can no longer count.
+    def revisable(self) -> Bools:
+        """(F,) closed positions of that block that a revising policy may change."""
+        return ~self.frame.open & ~self.frame.given & self.frame.within(self._block)
 
-        The arrays cover the block's first W positions.
-        """
-        width = len(commit_W)
-        commit_W = commit_W & self.open[:width]
-        self.tokens[:width][commit_W] = tokens_W[commit_W]
-        self.open[:width] &= ~commit_W
-        self.forwards += 1
-        self._step += 1
+    def uniforms(self, draws: int = 0) -> Floats:
+        """(F,), or (draws, F), fresh draws from the row's own generator."""
+        shape = (draws, len(self.frame)) if draws else (len(self.frame),)
+        return self.rng.random(shape, dtype=np.float32)
+
+    def observe(self, best: Ints, best_confidence: Floats, confidence: Floats) -> None:
+        """Remember a forward: most likely tokens, their probabilities and the candidates', (F,)."""
+        scored = self.eligible() | self.revisable() if self.revising else self.eligible()
+        self.history.see(best, best_confidence, confidence, scored)
+
+    def commit(self, tokens: Ints, commit: Bools) -> None:
+        """Make `tokens` (F,) final where `commit` (F,), then close what can no longer count."""
+        commit = (commit | self._first_of_frame()) & self.eligible()
+        stable = self._stable() & ~commit
+        self._count_forward()
+        self.frame.close(commit, tokens)
+        self.frame.close(stable, self.history.best)
         self._close_after_end()
+        self._next_block()
         self._advance()
+
+    def revise(self, tokens: Ints, is_open: Bools, final: bool) -> None:
+        """Take the block's tokens and open positions (F,) as a revising policy left them."""
+        self._count_forward()
+        mine = self.frame.within(self._block) & ~self.frame.given
+        self.history.committed(mine & self.frame.open & ~is_open)
+        self.frame.tokens[mine] = tokens[mine]
+        self.frame.open[mine] = is_open[mine] & (not final)
+        if final:
+            self._close_after_end()
+            self._next_block()
+            self._advance()
 
     def finish(self, reason: FinishReason, error: str | None = None) -> None:
         """End the request here."""
@@ -145,33 +224,84 @@ class Canvas:
         self.state = State.FINISHED
 
     def block_encoded(self) -> None:
-        """The finished block is in the cache: begin the next."""
-        self._begin_block()
+        """The finished frame is in the cache: begin the next."""
+        self._begin_frame()
         self.state = State.DENOISE
 
-    def _begin_block(self) -> None:
-        base = len(self.done)
-        length = self.block_length
-        self.tokens: Ints = np.full(length, self.spec.mask_id, dtype=np.int64)
-        self.open: Bools = np.ones(length, dtype=np.bool_)
-        beyond = max(0, self.max_tokens - base)
-        self._close(slice(beyond, None), self.spec.end_ids[0])
-        for offset, token in self._pins.items():
-            if base <= offset < min(base + length, self.max_tokens):
-                self._close(slice(offset - base, offset - base + 1), token)
-        steps = self.request.decoding.steps
-        self._quotas = quotas(int(self.open.sum()), steps) if steps else ()
-        self._step = 0
+    def _first_of_frame(self) -> Bools:
+        """(F,) the frame's first position, if it commits at once."""
+        first = np.zeros(len(self.frame), dtype=np.bool_)
+        first[0] = self.spec.commit_first and self.step == 0
+        return first
 
-    def _close(self, where: slice, token: int) -> None:
-        self.tokens[where] = token
-        self.open[where] = False
+    def _stable(self) -> Bools:
+        """(F,) open positions whose most likely token has been the same for long enough."""
+        least = self.request.decoding.stable_steps
+        return self.eligible() & (self.history.stable >= (least or len(self.frame) + 1))
+
+    def _count_forward(self) -> None:
+        self.forwards += 2 if self.request.decoding.guidance else 1
+        self.full_steps += not self.eligible().any()
+        self.step += 1
+
+    def _begin_frame(self) -> None:
+        shape, base = self.geometry, len(self.done)
+        lead = shape.lead(self.prompt_length, base)
+        start = self.prompt_length + base - lead
+        self.frame = Frame(shape, start, self.prompt[self.prompt_length - lead :], self._filling())
+        self._give_beyond(lead + self.max_tokens - base)
+        for offset, token in self._pins.items():
+            at = self.prompt_length + offset - start
+            if lead <= at < len(self.frame) and offset < self.max_tokens:
+                self.frame.give(slice(at, at + 1), token)
+        self._begin_block()
+
+    def _filling(self) -> Ints:
+        """(F,) noise: the mask token, or random tokens."""
+        length = self.geometry.frame_length
+        if self.spec.noise != "uniform":
+            return np.full(length, self.spec.mask_id, dtype=np.int64)
+        draws = self.rng.random(length, dtype=np.float32)
+        return (draws * np.float32(self.spec.vocab_size)).astype(np.int64)
+
+    def _give_beyond(self, at: int) -> None:
+        """Positions past `max_tokens` are end tokens where the model drops what follows one, else
+        they stay noise that nothing waits for; uniform noise is denoised whole and cut.
+        """
+        beyond = slice(max(0, at), None)
+        if self.spec.drop_after_end:
+            self.frame.give(beyond, self.spec.end_ids[0])
+        elif self.spec.noise != "uniform":
+            self.frame.give(beyond, self.frame.tokens[beyond])
+
+    def _begin_block(self) -> None:
+        self._block = self.frame.block()
+        self.step = 0
+        self.full_steps = 0
+        self.history = History(len(self.frame))
+        self._quotas = self._plan_quotas(int(self.eligible().sum()))
+
+    def _plan_quotas(self, positions: int) -> tuple[int, ...]:
+        d = self.request.decoding
+        if not d.steps:
+            return ()
+        spread = timestep_quotas if d.schedule == "timestep" else quotas
+        return spread(positions, d.steps)
+
+    def _next_block(self) -> None:
+        if not self.eligible().any():
+            self._begin_block()
+
+    def _generated(self) -> Bools:
+        """(F,) closed positions that belong to the text."""
+        closed = ~self.open
+        closed[: self.frame.lead] = False
+        closed[self.frame.lead + self.max_tokens - len(self.done) :] = False
+        return closed
 
     def _first_end(self) -> int | None:
-        """Offset in the block of the first committed end token."""
-        is_end = np.isin(self.tokens, self.spec.end_ids) & ~self.open
-        limit = self.max_tokens - len(self.done)
-        ends = np.flatnonzero(is_end[:limit])
+        """Place in the frame of the first committed end token."""
+        ends = np.flatnonzero(np.isin(self.tokens, self.spec.end_ids) & self._generated())
         return int(ends[0]) if len(ends) else None
 
     def _close_after_end(self) -> None:
@@ -179,33 +309,32 @@ class Canvas:
         if end is not None:
             after = self.open.copy()
             after[: end + 1] = False
-            self.tokens[after] = self.spec.end_ids[0]
-            self.open &= ~after
+            self.frame.close(after, np.full(len(after), self.spec.end_ids[0]))
 
     def _advance(self) -> None:
-        """Grow the transcript by the closed run at the block's start; see whether that ends it."""
+        """Grow the transcript by the closed run at the frame's start; see whether that ends it."""
         if self.request.stream or self.request.decoding.stop or not self.open.any():
             self._extend_transcript()
         if self.state is not State.FINISHED and not self.open.any():
-            self._finish_block()
+            self._finish_frame()
 
     def _extend_transcript(self) -> None:
-        closed = int(np.argmax(self.open)) if self.open.any() else self.block_length
-        closed = min(closed, self.max_tokens - len(self.done))
+        lead = self.frame.lead
+        closed = min(self.frame.closed_run(), lead + self.max_tokens - len(self.done))
         end = self._first_end()
         stop = closed if end is None else min(closed, end)
-        ids = [*self.done, *self.tokens[:stop].tolist()]
+        ids = [*self.done, *self.tokens[lead:stop].tolist()]
         if self.transcript.extend(ids) or (end is not None and end <= closed):
             self.transcript.close()
             self.finish("stop")
 
-    def _finish_block(self) -> None:
-        self.done.extend(int(t) for t in self.tokens)
+    def _finish_frame(self) -> None:
+        self.done.extend(int(t) for t in self.tokens[self.frame.lead :])
         if len(self.done) >= self.max_tokens:
             self.done = self.done[: self.max_tokens]
             self.transcript.close()
             self.finish("length")
         else:
-            self.state = State.ENCODE_BLOCK if self.cached else State.DENOISE
-            if not self.cached:
-                self._begin_block()
+            self.state = State.ENCODE_BLOCK if self.exact else State.DENOISE
+            if not self.exact:
+                self._begin_frame()

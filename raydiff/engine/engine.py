@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from raydiff.config import Device, Dtype, EngineSettings, usable_cores
+from raydiff.engine.applying import apply
 from raydiff.engine.canvas import Canvas, State
 from raydiff.engine.device import free_memory_bytes, set_threads
 from raydiff.engine.memory import Budget, Footprint
@@ -206,13 +207,13 @@ class Engine:
 
     def _denoise(self, plan: DenoisePlan, canvases: list[Canvas]) -> int:
         result = self._runner.denoise(plan)
-        for i, canvas in enumerate(canvases):
-            canvas.commit(result.tokens[i], result.commit[i])
+        committed = sum(apply(result, plan, i, canvas) for i, canvas in enumerate(canvases))
+        for canvas in canvases:
             if canvas.state is State.FINISHED:
                 self._retire(canvas)
             elif canvas.request.stream:
                 self._emit(canvas)
-        return int(result.commit.sum())
+        return committed
 
     def _emit(self, canvas: Canvas) -> None:
         text = canvas.transcript.take()
@@ -255,7 +256,7 @@ class Engine:
         positions = (
             sum(map(len, plan.tokens))
             if isinstance(plan, EncodePlan)
-            else int(plan.live.sum()) + sum(map(len, plan.contexts))
+            else int(plan.live.sum()) + _context_positions(plan)
         )
         self._recorder.on_step(
             StepStats(
@@ -268,3 +269,7 @@ class Engine:
                 active_rows=self._scheduler.active_count,
             )
         )
+
+
+def _context_positions(plan: DenoisePlan) -> int:
+    return 0 if plan.contexts is None else sum(map(len, plan.contexts.tokens))

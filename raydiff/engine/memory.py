@@ -13,6 +13,9 @@ from raydiff.spec import ModelSpec
 CONTEXT_BUCKETS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 """Rows of one bucket share forwards. None below 256: fuller forwards outweigh the memory."""
 
+LOGITS_PER_ROW = 2**20
+"""Logits that one row of a full batch holds at once at most: they are computed in parts."""
+
 
 def context_bucket(positions: int) -> int:
     """The smallest bucket that holds `positions`; beyond the largest, the exact number."""
@@ -27,18 +30,22 @@ class Footprint:
     dtype_bytes: int
 
     def request_bytes(self, canvas: Canvas) -> int:
-        """Cache, hidden states and logits that a canvas adds to the engine's peak.
+        """Cache, hidden states, attention mask and logits that a canvas adds to the peak.
 
-        Logits exist three times over in fp32 (raw, exponentials, sorted); hidden states of one
-        layer and its feed-forward part are about twelve times the model's width.
+        Logits exist three times over in fp32 (raw, exponentials, sorted), but never more at once
+        than one part of them; hidden states of one layer and its feed-forward part are about
+        twelve times the model's width.
         """
+        frame = canvas.geometry.frame_length
         context = context_bucket(canvas.reserved_context)
-        computed = canvas.block_length if canvas.cached else context + canvas.block_length
+        whole = self.spec.attention == "full" or not canvas.cached
+        computed = max(canvas.prompt_length + (frame if whole else 0), context if whole else frame)
         per_position = self.spec.cache_bytes_per_position(self.dtype_bytes)
         cache = context * per_position if canvas.cached else 0
-        hidden = max(computed, canvas.prompt_length) * self.spec.hidden_size * 12
-        logits = canvas.block_length * self.spec.vocab_size * 3 * 4
-        return cache + hidden * self.dtype_bytes + logits
+        hidden = computed * self.spec.hidden_size * 12
+        mask = computed * (context + frame) * 2
+        logits = min(canvas.block_length * self.spec.vocab_size, LOGITS_PER_ROW) * 3 * 4
+        return cache + (hidden + mask) * self.dtype_bytes + logits
 
 
 class Budget:

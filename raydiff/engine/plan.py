@@ -1,14 +1,15 @@
 """What the scheduler asks of the runner, and what it gets back: frozen, free of torch.
 
-Shapes: R rows, W positions of the block: as many as the longest row still computes.
+Shapes: R rows, G of them guided, W positions of the window: as many as the longest row computes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from raydiff.engine.canvas import Bools, Floats, Ints
+from raydiff.engine.frame import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,23 +17,29 @@ class Shape:
     """What rows of one forward have in common."""
 
     context: int
-    """Cached positions a row has room for (a bucket's size); 0 recomputes everything."""
-    block_length: int
+    """Cached positions a row has room for (a bucket's size); 0 caches nothing."""
+    length: int
+    """Positions of a frame, or a bucket of window lengths where nothing is cached."""
+    store: bool = False
+    """The forward fills the rows' approximate caches."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodePlan:
-    """Encode tokens (prompts, or blocks just finished) and put them into the rows' caches."""
+    """Encode tokens (prompts, or frames just finished) and put them into the rows' caches."""
 
     kind: Literal["encode"] = "encode"
     shape: Shape
     request_ids: tuple[str, ...]
-    tokens: tuple[tuple[int, ...], ...]
+    tokens: tuple[Ints, ...]
     """New tokens of each row."""
+    segments: tuple[Ints, ...] | None
+    """Segment of each new token, which attends to those of its own and of earlier segments and to
+    all that is cached; `None`: each row is one segment."""
     starts: Ints
     """(R,) model position of each row's first new token."""
     cached: Ints
-    """(R,) positions of each row that are cached already; all zero or none zero."""
+    """(R,) positions of each row that are cached already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,32 +56,85 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PolicyRows:
+    """The rows of one policy, with what it reads; (S,) and (S, W) in the order of `rows`."""
+
+    policy: str
+    rows: Ints
+    settings: Mapping[str, Floats]
+    """The policy's own settings, (S,) each: names by their place in `CHOICES`, `None` as NaN."""
+    needs: frozenset[str]
+    """Of "margin" and "entropy", those that these rows read."""
+    step: Ints
+    full_steps: Ints
+    time: Floats
+    next_time: Floats
+    uniforms: Floats | None
+    """(S, K, W), where the policy draws."""
+    previous_best: Ints | None
+    """(S, W), where the policy asks whether predictions are stable."""
+    commit_confidence: Floats | None
+    """(S, W), where the policy revises by it."""
+    past_best: Ints | None
+    """(S, T, W) predictions of the block's forwards so far, for credit."""
+    past_confidence: Floats | None
+    """(S, T, W) their probabilities, zero where a row has fewer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contexts:
+    """Prompt and finished frames of rows that cache nothing, encoded anew at each forward."""
+
+    tokens: tuple[Ints, ...]
+    segments: tuple[Ints, ...]
+    positions: tuple[Ints, ...]
+    """Model position of each token."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DenoisePlan:
-    """One denoising forward over rows of one shape."""
+    """One denoising forward over rows of one shape. Rows R.. of `tokens`, `live`, `starts`,
+    `before`, `after`, `contexts` are the guided rows once more, without their prompts.
+    """
 
     kind: Literal["denoise"] = "denoise"
     shape: Shape
     request_ids: tuple[str, ...]
     tokens: Ints
-    """(R, W)"""
-    open: Bools
-    """(R, W) positions still to be denoised."""
+    """(R + G, W)"""
     live: Bools
-    """(R, W) positions to compute; nothing attends to the others."""
+    """(R + G, W) positions to compute; nothing attends to the others."""
     starts: Ints
-    """(R,) model position of the block's first token."""
-    cached: Ints
-    """(R,) cached positions of each row."""
-    at_least: Ints
-    """(R,) positions to commit at least."""
-    threshold: Floats
-    """(R,) confidence from which to commit; infinite for none."""
+    """(R + G,) model position of the window's first token."""
+    before: Ints
+    """(R + G,) cached positions seen: all of [0, before)."""
+    after: Ints
+    """(R + G, 2) cached positions seen beside those: [from, to)."""
+    blind_first: Bools | None
+    """(R + G,) the window's first position sees only what lies before it; `None`: no row's."""
+    contexts: Contexts | None
+    frame_at: Ints
+    """(R,) place of the frame's first position in the window; negative: before it."""
+    open: Bools
+    """(R, W) positions that may commit."""
+    revisable: Bools | None
+    """(R, W) closed positions that may change; `None`: no row's policy revises."""
+    revises: Bools
+    """(R,) rows whose policy revises."""
     end_forbidden: Bools
     """(R, W) where no end token may be predicted."""
+    at_least: Ints
+    """(R,) positions to commit at least."""
+    policies: tuple[PolicyRows, ...]
     sampling: Sampling | None
-    contexts: tuple[tuple[int, ...], ...] = ()
-    """Prompt and finished blocks of each row, where nothing is cached."""
-    prompt_lengths: tuple[int, ...] = ()
+    guided: Ints
+    """(G,) rows that are guided."""
+    guidance: Floats
+    """(G,) their scales."""
+    fresh: Bools | None
+    """(R,) rows at a frame's first forward, for models with self-conditioning."""
+    remembers: bool
+    """Whether a row wants the most likely tokens and confidences back."""
 
 
 Plan = EncodePlan | DenoisePlan
@@ -82,7 +142,18 @@ Plan = EncodePlan | DenoisePlan
 
 @dataclass(frozen=True, kw_only=True)
 class DenoiseResult:
-    """Tokens and which of them to commit, (R, W) each, in the plan's row order."""
+    """What became of the positions, in the plan's row order, (R, W) where not said otherwise."""
 
+    candidates: Ints
+    """The token that each scored position would take; elsewhere its own."""
     tokens: Ints
-    commit: Bools
+    open: Bools
+    """Positions that may still commit."""
+    final: Bools
+    """(R,) a revising policy is done with the block."""
+    best: Ints | None
+    """Most likely tokens, where `remembers`."""
+    best_confidence: Floats | None
+    """Their probabilities."""
+    confidence: Floats | None
+    """Probabilities of the candidates."""

@@ -1,4 +1,7 @@
-"""From canvases to plans: stacks their state into arrays. Knows no torch."""
+"""From canvases to plans: stacks their state into arrays. Knows no torch.
+
+Shapes: R rows, G of them guided, W positions of the widest window, F of a frame.
+"""
 
 from __future__ import annotations
 
@@ -7,60 +10,111 @@ from collections.abc import Sequence
 import numpy as np
 
 from raydiff.engine.canvas import Canvas, State
-from raydiff.engine.plan import DenoisePlan, EncodePlan, Sampling, Shape
+from raydiff.engine.frame import Ints
+from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, Sampling, Shape
+from raydiff.engine.policies import policy_rows
+from raydiff.engine.rows import Row, stack
+from raydiff.engine.segments import segments
 
 
 def encode_plan(canvases: Sequence[Canvas], shape: Shape) -> EncodePlan:
-    """Plan the encoding of prompts or of finished blocks (never both in one plan)."""
-    if canvases[0].state is State.ENCODE_BLOCK:
-        offsets = [len(c.done) - c.block_length for c in canvases]
-        tokens = [tuple(c.done[o:]) for c, o in zip(canvases, offsets, strict=True)]
-        starts = [c.positions_from(o) for c, o in zip(canvases, offsets, strict=True)]
-        cached = [c.prompt_length + o for c, o in zip(canvases, offsets, strict=True)]
-    else:
-        tokens = [c.request.prompt_ids for c in canvases]
-        starts = [0] * len(canvases)
-        cached = [0] * len(canvases)
+    """Plan the encoding of prompts or of finished frames (never both in one plan)."""
+    finished = canvases[0].state is State.ENCODE_BLOCK
+    begins = [c.frame.start if finished else 0 for c in canvases]
+    ends = [c.frame.end if finished else c.frame.start for c in canvases]
+    spans = list(zip(canvases, begins, ends, strict=True))
     return EncodePlan(
         shape=shape,
         request_ids=tuple(c.request_id for c in canvases),
-        tokens=tuple(tokens),
-        starts=np.array(starts, dtype=np.int64),
-        cached=np.array(cached, dtype=np.int64),
+        tokens=tuple(c.sequence(begin, end) for c, begin, end in spans),
+        segments=_segments(spans),
+        starts=np.array([c.model_position(b) if b else 0 for c, b, _ in spans], dtype=np.int64),
+        cached=np.array(begins, dtype=np.int64),
     )
+
+
+def _segments(spans: Sequence[tuple[Canvas, int, int]]) -> tuple[Ints, ...] | None:
+    rows = tuple(
+        segments(c.spec, begin, end, c.prompt_length, c.block_length) for c, begin, end in spans
+    )
+    return None if all(row[0] == row[-1] for row in rows) else rows
 
 
 def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
     """Plan one denoising forward over canvases of one shape."""
-    recompute = shape.context == 0
-    live = np.stack([c.live() for c in canvases])
-    width = int(np.flatnonzero(live.any(axis=0))[-1]) + 1
+    rows = [Row(canvas) for canvas in canvases]
+    width = max(row.width for row in rows)
+    guided = [i for i, row in enumerate(rows) if row.canvas.request.decoding.guidance]
+    fed = [*rows, *(rows[i].unconditional() for i in guided)]
+    windows = [row.window for row in fed]
+    revises = np.array([canvas.revising for canvas in canvases])
+    blind = np.array([w.blind_first for w in windows])
+    spec = canvases[0].spec
     return DenoisePlan(
         shape=shape,
         request_ids=tuple(c.request_id for c in canvases),
-        tokens=np.stack([c.tokens[:width] for c in canvases]),
-        open=np.stack([c.open[:width] for c in canvases]),
-        live=live[:, :width],
-        starts=np.array([c.positions_from(len(c.done)) for c in canvases], dtype=np.int64),
-        cached=np.array([c.context_length for c in canvases], dtype=np.int64),
-        at_least=np.array([c.at_least for c in canvases], dtype=np.int64),
-        threshold=np.array([c.threshold for c in canvases], dtype=np.float32),
-        end_forbidden=np.stack([c.end_forbidden()[:width] for c in canvases]),
-        sampling=_sampling(canvases, width),
-        contexts=tuple((*c.request.prompt_ids, *c.done) for c in canvases) if recompute else (),
-        prompt_lengths=tuple(c.prompt_length for c in canvases) if recompute else (),
+        tokens=stack([row.tokens for row in fed], width, spec.pad_id),
+        live=stack([row.live for row in fed], width, False),
+        starts=_ints([row.canvas.model_position(row.window.begin) for row in fed]),
+        before=_ints([w.before for w in windows]),
+        after=np.array([(w.end, max(w.end, w.until)) for w in windows], dtype=np.int64),
+        blind_first=blind if blind.any() else None,
+        contexts=_contexts(fed) if _encodes_anew(canvases[0]) else None,
+        frame_at=_ints([row.frame_at for row in rows]),
+        open=stack([row.spread(row.canvas.eligible(), False) for row in rows], width, False),
+        revisable=stack([row.spread(row.revisable(), False) for row in rows], width, False)
+        if revises.any()
+        else None,
+        revises=revises,
+        end_forbidden=stack(
+            [row.spread(row.canvas.end_forbidden(), False) for row in rows], width, False
+        ),
+        at_least=_ints([c.at_least for c in canvases]),
+        policies=policy_rows(rows, width),
+        sampling=_sampling(rows, width),
+        guided=_ints(guided),
+        guidance=np.array(
+            [canvases[i].request.decoding.guidance for i in guided], dtype=np.float32
+        ),
+        fresh=np.array([c.step == 0 for c in canvases]) if spec.self_conditioning else None,
+        remembers=any(c.remembers for c in canvases),
     )
 
 
-def _sampling(canvases: Sequence[Canvas], width: int) -> Sampling | None:
-    rows = [i for i, c in enumerate(canvases) if c.request.decoding.temperature]
-    if not rows:
+def _encodes_anew(canvas: Canvas) -> bool:
+    return canvas.spec.attention != "full" and not canvas.cached
+
+
+def _contexts(rows: Sequence[Row]) -> Contexts:
+    return Contexts(
+        tokens=tuple(row.context for row in rows),
+        segments=tuple(
+            segments(
+                row.canvas.spec,
+                0,
+                len(row.context),
+                row.canvas.prompt_length,
+                row.canvas.block_length,
+            )
+            for row in rows
+        ),
+        positions=tuple(row.context_positions() for row in rows),
+    )
+
+
+def _sampling(rows: Sequence[Row], width: int) -> Sampling | None:
+    at = [i for i, row in enumerate(rows) if row.canvas.temperature > 0]
+    if not at:
         return None
-    decodings = [canvases[i].request.decoding for i in rows]
+    decodings = [rows[i].canvas.request.decoding for i in at]
     return Sampling(
-        rows=np.array(rows, dtype=np.int64),
-        temperature=np.array([d.temperature for d in decodings], dtype=np.float32),
-        top_k=np.array([d.top_k for d in decodings], dtype=np.int64),
+        rows=_ints(at),
+        temperature=np.array([rows[i].canvas.temperature for i in at], dtype=np.float32),
+        top_k=_ints([d.top_k for d in decodings]),
         top_p=np.array([d.top_p for d in decodings], dtype=np.float32),
-        uniforms=np.stack([canvases[i].uniforms()[:width] for i in rows]),
+        uniforms=stack([rows[i].spread(rows[i].canvas.uniforms(), 0.0) for i in at], width, 0.0),
     )
+
+
+def _ints(values: Sequence[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

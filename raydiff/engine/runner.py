@@ -1,21 +1,24 @@
 """Runner: the only room of the engine that touches the device. One plan, one forward.
 
-Shapes: R rows, P new positions (padded), W live block positions, N cached positions, K keys.
+Shapes: R rows, P new positions (padded), W window positions, N cached positions, K = N + W keys.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from raydiff.engine.canvas import Ints
-from raydiff.engine.plan import DenoisePlan, DenoiseResult, EncodePlan, Shape
+from raydiff.engine.frame import Bools, Ints
+from raydiff.engine.plan import Contexts, DenoisePlan, DenoiseResult, EncodePlan, Shape
+from raydiff.engine.rows import stack
 from raydiff.engine.sampler import Sampler
 from raydiff.engine.slab import Slab
+from raydiff.engine.soft import SoftRows
 from raydiff.errors import OutOfMemory
 from raydiff.models.denoiser import Cache, Denoiser
 
@@ -29,6 +32,7 @@ class Runner:
     def __init__(self, denoiser: Denoiser) -> None:
         self._denoiser = denoiser
         self._sampler = Sampler(denoiser)
+        self._soft = SoftRows(denoiser) if denoiser.spec.self_conditioning else None
         self._slabs: dict[Shape, Slab] = {}
 
     def encode(self, plan: EncodePlan) -> None:
@@ -47,12 +51,15 @@ class Runner:
             OutOfMemory: the device or host had too little memory.
         """
         with torch.inference_mode(), _memory_errors():
-            if plan.shape.context == 0:
-                return self._sampler(self._recompute(plan), plan)
-            return self._denoise(plan)
+            result, soft_RWD = self._sampler(self._hidden(plan), plan)
+            if self._soft is not None and soft_RWD is not None:
+                self._soft.keep(plan.request_ids, soft_RWD)
+            return result
 
     def release(self, request_id: str) -> None:
         """Free the row of a request, if it has one."""
+        if self._soft is not None:
+            self._soft.release(request_id)
         for shape, slab in self._slabs.items():
             if request_id in slab:
                 with torch.inference_mode():
@@ -62,10 +69,11 @@ class Runner:
                 return
 
     def _slab(self, shape: Shape) -> Slab:
-        slab = self._slabs.get(shape)
+        key = replace(shape, store=False)
+        slab = self._slabs.get(key)
         if slab is None:
             d = self._denoiser
-            slab = self._slabs[shape] = Slab(d.spec, shape.context, d.dtype, d.device)
+            slab = self._slabs[key] = Slab(d.spec, shape.context, d.dtype, d.device)
         return slab
 
     def _encode(self, plan: EncodePlan) -> None:
@@ -75,84 +83,124 @@ class Runner:
         tokens, valid = _pad(plan.tokens, self._denoiser.spec.pad_id)
         positions = plan.starts[:, None] + np.arange(tokens.shape[1])
         positions = np.where(valid, positions, plan.starts[:, None])
-        past: Cache | None = None
-        past_valid = np.zeros((len(rows), 0), dtype=np.bool_)
-        if plan.cached.any():
-            past, past_valid = self._past(slab, rows, plan.cached)
-        keys = np.concatenate([past_valid, valid], axis=1)
-        mask = self._to(keys)[:, None, :].expand(-1, tokens.shape[1], -1)
+        past, past_valid = self._past(slab, rows, plan.cached, None)
+        mask = self._mask(past_valid, valid, plan.segments)
         kv = self._denoiser.encode(
             self._to(tokens), self._to(positions), mask, past, self._to(valid)
         )
         slab.write(rows, kv, plan.cached.tolist())
 
-    def _denoise(self, plan: DenoisePlan) -> DenoiseResult:
-        slab = self._slabs[plan.shape]
-        order = np.argsort(slab.rows(plan.request_ids), kind="stable")
+    def _hidden(self, plan: DenoisePlan) -> Tensor:
+        """Hidden states [R + G, W, D] of the plan's windows."""
+        if plan.contexts is not None:
+            past = self._encode_anew(plan.contexts)
+            width = past[0].shape[4] if past else 0
+            return self._forward(plan, past, _seen(plan, width), np.arange(len(plan.tokens)))
+        if plan.shape.context == 0 or plan.shape.store:
+            order = np.arange(len(plan.tokens))
+            none = np.zeros((len(order), 0), dtype=np.bool_)
+            return self._forward(plan, None, none, order)
+        slab = self._slab(plan.shape)
+        slab.reserve(plan.request_ids)
         # in slab order, a batch of all rows reads the caches without a copy
+        order = np.argsort(slab.rows(plan.request_ids), kind="stable")
         rows = [slab.rows(plan.request_ids)[i] for i in order]
-        past, past_valid = self._past(slab, rows, plan.cached[order])
-        live, width = plan.live[order], plan.live.shape[1]
-        keys = np.concatenate([past_valid, live], axis=1)
-        mask = self._to(keys)[:, None, :].expand(-1, width, -1)
-        positions = plan.starts[order][:, None] + np.arange(width)
-        hidden, _ = self._denoiser.forward(
-            self._to(plan.tokens[order]), self._to(positions), mask, past, False, self._to(live)
-        )
-        back = torch.as_tensor(np.argsort(order), device=hidden.device)
-        return self._sampler(hidden[back], plan)
+        past, seen = self._past(slab, rows, plan.before[order], plan.after[order])
+        hidden_RWD = self._forward(plan, past, seen, order)
+        return hidden_RWD[torch.as_tensor(np.argsort(order), device=hidden_RWD.device)]
 
-    def _past(self, slab: Slab, rows: list[int], cached: Ints) -> tuple[Cache, np.ndarray]:
-        used = -(-int(cached.max()) // USED_STEP) * USED_STEP
-        past = slab.read(rows, used)
-        return past, np.arange(past[0].shape[4])[None, :] < cached[:, None]
-
-    def _recompute(self, plan: DenoisePlan) -> Tensor:
-        """Hidden states of the block with nothing cached: context and block in one sequence."""
-        context, valid = _pad(plan.contexts, self._denoiser.spec.pad_id)
-        width = plan.live.shape[1]
-        prompts = np.array(plan.prompt_lengths)
-        segments = _segments(prompts, context.shape[1], plan.shape.block_length)
-        last = np.full((len(context), width), np.iinfo(np.int64).max)
-        segments = np.concatenate([segments, last], axis=1)
-        live = np.concatenate([valid, plan.live], axis=1)
-        mask = (segments[:, :, None] >= segments[:, None, :]) & live[:, None, :]
-        tokens = np.concatenate([context, plan.tokens], axis=1)
-        positions = _positions(plan, context.shape[1])
-        hidden, _ = self._denoiser.forward(
-            self._to(tokens), self._to(positions), self._to(mask), None, False, self._to(live)
+    def _forward(
+        self, plan: DenoisePlan, past: Cache | None, past_seen: Bools, order: Ints
+    ) -> Tensor:
+        """One forward over the plan's rows in `order`; the hidden states come in that order."""
+        live = plan.live[order]
+        positions = plan.starts[order][:, None] + np.arange(live.shape[1])
+        blind = None if plan.blind_first is None else plan.blind_first[order]
+        mask = self._mask(past_seen, live, None, blind)
+        soft = None if self._soft is None else self._soft.read(plan, order)
+        hidden_RWD, kv = self._denoiser.forward(
+            self._to(plan.tokens[order]),
+            self._to(positions),
+            mask,
+            past,
+            plan.shape.store,
+            self._to(live),
+            soft,
         )
-        return hidden[:, -width:]
+        if kv is not None:
+            self._store(plan, kv)
+        return hidden_RWD
+
+    def _store(self, plan: DenoisePlan, kv: Cache) -> None:
+        slab = self._slab(plan.shape)
+        slab.reserve(plan.request_ids)
+        rows = slab.rows(plan.request_ids)
+        slab.write(rows, kv, [0] * len(rows))
+
+    def _encode_anew(self, contexts: Contexts) -> Cache | None:
+        """The cache of prompts and finished frames of rows that keep none."""
+        if not any(len(tokens) for tokens in contexts.tokens):
+            return None
+        tokens, valid = _pad(contexts.tokens, self._denoiser.spec.pad_id)
+        positions = stack(contexts.positions, tokens.shape[1], 0)
+        none = np.zeros((len(tokens), 0), dtype=np.bool_)
+        mask = self._mask(none, valid, contexts.segments)
+        return self._denoiser.encode(
+            self._to(tokens), self._to(positions), mask, None, self._to(valid)
+        )
+
+    def _past(
+        self, slab: Slab, rows: list[int], before: Ints, after: Ints | None
+    ) -> tuple[Cache | None, Bools]:
+        """The rows' caches and which of their positions are seen, (R, N)."""
+        last = int(before.max() if after is None else max(before.max(), after[:, 1].max()))
+        if last == 0:
+            return None, np.zeros((len(rows), 0), dtype=np.bool_)
+        past = slab.read(rows, -(-last // USED_STEP) * USED_STEP)
+        return past, _visible(past[0].shape[4], before, after)
+
+    def _mask(
+        self,
+        past_seen: Bools,
+        valid: Bools,
+        segments: tuple[Ints, ...] | None,
+        blind_first: Bools | None = None,
+    ) -> Tensor:
+        """(R, P, K) bool: new positions see what they may of the past, and each other."""
+        keys = self._to(np.concatenate([past_seen, valid], axis=1))
+        past, width = past_seen.shape[1], valid.shape[1]
+        mask = keys[:, None, :].expand(-1, width, -1)
+        if segments is not None:
+            padded = self._to(stack(segments, width, 0))
+            mask = mask.clone()
+            mask[:, :, past:] &= padded[:, :, None] >= padded[:, None, :]
+        if blind_first is not None:
+            mask = mask.clone()
+            mask[:, 0, past + 1 :] &= ~self._to(blind_first)[:, None]
+        return mask
 
     def _to(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._denoiser.device)
 
 
-def _pad(rows: tuple[tuple[int, ...], ...], pad_id: int) -> tuple[Ints, np.ndarray]:
-    """Stack rows of unequal length; returns tokens (R, P) and which of them are real (R, P)."""
-    width = max(len(row) for row in rows)
-    tokens = np.full((len(rows), width), pad_id, dtype=np.int64)
-    for i, row in enumerate(rows):
-        tokens[i, : len(row)] = row
-    lengths = np.array([len(row) for row in rows])
-    return tokens, np.arange(width)[None, :] < lengths[:, None]
+def _seen(plan: DenoisePlan, width: int) -> Bools:
+    return _visible(width, plan.before, None)
 
 
-def _segments(prompt_lengths: Ints, width: int, block_length: int) -> Ints:
-    """(R, width): 0 in the prompt, b + 1 in finished block b."""
-    offsets = np.arange(width)[None, :] - prompt_lengths[:, None]
-    return np.where(offsets < 0, 0, 1 + offsets // block_length)
-
-
-def _positions(plan: DenoisePlan, width: int) -> Ints:
-    """(R, width + W) model positions of prompt, finished blocks and block."""
-    prompts = np.array(plan.prompt_lengths)[:, None]
-    first = plan.starts[:, None] - (plan.cached[:, None] - prompts)
+def _visible(width: int, before: Ints, after: Ints | None) -> Bools:
+    """(R, width) which cached positions a row sees: [0, before), and [from, to) of `after`."""
     at = np.arange(width)[None, :]
-    beyond = at >= plan.cached[:, None]
-    context = np.where(at < prompts, at, first + at - prompts)
-    block = plan.starts[:, None] + np.arange(plan.live.shape[1])
-    return np.concatenate([np.where(beyond, 0, context), block], axis=1)
+    seen: Bools = at < before[:, None]
+    if after is not None:
+        seen |= (at >= after[:, :1]) & (at < after[:, 1:])
+    return seen
+
+
+def _pad(rows: Sequence[Ints], pad_id: int) -> tuple[Ints, Bools]:
+    """Stack rows of unequal length; returns tokens (R, P) and which of them are real (R, P)."""
+    lengths = np.array([len(row) for row in rows])
+    width = int(lengths.max())
+    return stack(rows, width, pad_id), np.arange(width)[None, :] < lengths[:, None]
 
 
 @contextmanager

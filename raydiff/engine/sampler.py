@@ -1,15 +1,21 @@
-"""From the hidden states of open positions to tokens and commits.
+"""From the hidden states of scored positions to what the rows' policies make of them.
 
-Shapes: R rows, W live block positions, M open positions of all rows, D hidden size, V vocabulary.
+Shapes: R rows, S of one policy, W window positions, M scored positions of all rows, D hidden size,
+V vocabulary.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from raydiff.diffusion import commit, sampling
-from raydiff.engine.plan import DenoisePlan, DenoiseResult, Sampling
+from raydiff.diffusion import commit, credit, guidance, sampling
+from raydiff.diffusion.rules import RULES
+from raydiff.engine.plan import DenoisePlan, DenoiseResult
+from raydiff.engine.positions import Positions
+from raydiff.engine.scores import join, score
+from raydiff.engine.views import Canvases, view_of
 from raydiff.models.denoiser import Denoiser
 
 MAX_LOGITS = 2**26
@@ -17,88 +23,101 @@ MAX_LOGITS = 2**26
 
 
 class Sampler:
-    """Applies a spec's token rules and a plan's per-row parameters."""
+    """Applies a spec's token rules, a plan's per-row parameters, and the rows' policies."""
 
     def __init__(self, denoiser: Denoiser) -> None:
         spec, device = denoiser.spec, denoiser.device
         self._denoiser = denoiser
-        self._end_bias = spec.end_bias
-        self._end_threshold = spec.end_threshold
-        self._forbidden = torch.tensor([spec.mask_id, *spec.forbidden_ids], device=device)
-        self._end_ids = torch.tensor(spec.end_ids, device=device)
+        self._spec = spec
+        self._softener = denoiser if spec.self_conditioning else None
+        forbidden = () if spec.noise == "uniform" else (spec.mask_id, *spec.forbidden_ids)
+        self._forbidden = torch.tensor(forbidden, dtype=torch.long, device=device)
+        self._end_ids = torch.tensor(spec.end_ids, dtype=torch.long, device=device)
         self._part = max(1, MAX_LOGITS // spec.vocab_size)
 
-    def __call__(self, hidden_RWD: Tensor, plan: DenoisePlan) -> DenoiseResult:
-        """Choose a candidate for each open position of the plan, and which to commit."""
-        device = hidden_RWD.device
-        open_RW = torch.from_numpy(plan.open).to(device)
-        tokens_RW = torch.from_numpy(plan.tokens).to(device)
-        confidence_RW = torch.zeros(open_RW.shape, device=device)
-        hidden_MD = hidden_RWD[open_RW]
-        tokens_M, confidence_M = self._candidates(hidden_MD, plan, device)
-        tokens_RW[open_RW] = tokens_M
-        confidence_RW[open_RW] = confidence_M
-        commit_RW = commit.commit_mask(
-            confidence_RW,
-            open_RW,
-            torch.from_numpy(plan.at_least).to(device),
-            torch.from_numpy(plan.threshold).to(device),
-        )
-        if self._end_threshold is not None:
-            is_end_RW = torch.isin(tokens_RW, self._end_ids)
-            commit_RW |= commit.end_run(is_end_RW, confidence_RW, open_RW, self._end_threshold)
-        return DenoiseResult(tokens=tokens_RW.cpu().numpy(), commit=commit_RW.cpu().numpy())
-
-    def _candidates(
-        self, hidden_MD: Tensor, plan: DenoisePlan, device: torch.device
-    ) -> tuple[Tensor, Tensor]:
-        ends_M = torch.from_numpy(plan.end_forbidden[plan.open]).to(device)
-        draws = _Draws(plan.sampling, plan, device) if plan.sampling else None
-        tokens, confidences = [], []
-        for begin in range(0, hidden_MD.shape[0], self._part):
+    def __call__(
+        self, hidden_RWD: Tensor, plan: DenoisePlan
+    ) -> tuple[DenoiseResult, Tensor | None]:
+        """What becomes of each position, and the expected embeddings [R, W, D] for models with
+        self-conditioning.
+        """
+        positions = Positions(plan, hidden_RWD, self._spec.shift)
+        needs = frozenset[str]().union(*(group.needs for group in plan.policies))
+        parts = []
+        for begin in range(0, positions.count, self._part):
             part = slice(begin, begin + self._part)
-            logits = self._logits(hidden_MD[part], ends_M[part])
-            tokens_M, confidence_M = sampling.greedy(logits)
-            if draws is not None:
-                draws.apply(logits, part, tokens_M, confidence_M)
-            tokens.append(tokens_M)
-            confidences.append(confidence_M)
-        return torch.cat(tokens), torch.cat(confidences)
+            logits_MV = self._logits(positions, part)
+            parts.append(score(logits_MV, part, positions, needs, self._softener))
+        scores = join(parts)
+        soft_RWD = None
+        if scores.soft is not None:
+            zeros_RWD = torch.zeros_like(hidden_RWD[: len(plan.open)])
+            soft_RWD = positions.back(scores.soft.to(zeros_RWD.dtype), zeros_RWD)
+        return self._decide(Canvases.of(plan, positions, scores), plan), soft_RWD
 
-    def _logits(self, hidden_MD: Tensor, ends_M: Tensor) -> Tensor:
-        logits_MV = self._denoiser.logits(hidden_MD).float()
-        sampling.forbid(logits_MV, self._forbidden)
-        sampling.adjust_end(logits_MV, self._end_ids, self._end_bias, ends_M)
+    def _logits(self, positions: Positions, part: slice) -> Tensor:
+        """Logits [m, V] of a part of the scored positions: fp32, guided, boosted, adjusted."""
+        logits_MV = self._denoiser.logits(positions.hidden_MD[part]).float()
+        guided = positions.guided(part)
+        if guided is not None:
+            at, free_GD, scale_G = guided
+            free_GV = self._denoiser.logits(free_GD).float()
+            logits_MV[at] = guidance.combine(logits_MV[at], free_GV, scale_G)
+        remembered = positions.remembered(part)
+        if remembered is not None:
+            at, best_CT, confidence_CT = remembered
+            boosted_CV = logits_MV[at]
+            credit.add_boost(boosted_CV, best_CT, confidence_CT)
+            logits_MV[at] = boosted_CV
+        if len(self._forbidden):
+            sampling.forbid(logits_MV, self._forbidden)
+        sampling.adjust_end(
+            logits_MV, self._end_ids, self._spec.end_bias, positions.end_forbidden_M[part]
+        )
         return logits_MV
 
+    def _decide(self, canvases: Canvases, plan: DenoisePlan) -> DenoiseResult:
+        tokens_RW, open_RW = canvases.candidates.clone(), canvases.open.clone()
+        final_R = torch.zeros(len(tokens_RW), dtype=torch.bool, device=tokens_RW.device)
+        for group in plan.policies:
+            change = RULES[group.policy].apply(view_of(canvases, group, plan, self._spec))
+            if len(plan.policies) == 1:
+                tokens_RW, open_RW, final_R = change.tokens, change.open, change.final
+                break
+            rows = torch.from_numpy(group.rows).to(tokens_RW.device)
+            tokens_RW[rows], open_RW[rows] = change.tokens, change.open
+            final_R[rows] = change.final
+        if self._spec.end_threshold is not None:
+            run_RW = self._end_run(canvases, plan)
+            tokens_RW = torch.where(run_RW, canvases.candidates, tokens_RW)
+            open_RW = open_RW & ~run_RW
+        return _result(canvases, tokens_RW, open_RW, final_R, plan.remembers)
 
-class _Draws:
-    """Sampling parameters spread from rows to open positions; temperature 0 marks greedy ones."""
-
-    def __init__(self, s: Sampling, plan: DenoisePlan, device: torch.device) -> None:
-        shape = plan.open.shape
-        rows = torch.from_numpy(s.rows)
-        open_RW = torch.from_numpy(plan.open)
-
-        def spread(values_S: Tensor) -> Tensor:
-            values_RW = torch.zeros(shape, dtype=values_S.dtype)
-            values_RW[rows] = values_S if values_S.ndim == 2 else values_S[:, None]
-            return values_RW[open_RW].to(device)
-
-        self._temperature = spread(torch.from_numpy(s.temperature))
-        self._top_k = spread(torch.from_numpy(s.top_k))
-        self._top_p = spread(torch.from_numpy(s.top_p))
-        self._uniforms = spread(torch.from_numpy(s.uniforms))
-
-    def apply(self, logits: Tensor, part: slice, tokens_M: Tensor, confidence_M: Tensor) -> None:
-        """Replace the greedy choice where a row samples, in place."""
-        at = (self._temperature[part] > 0).nonzero()[:, 0]
-        if len(at) == 0:
-            return
-        tokens_M[at], confidence_M[at] = sampling.sample(
-            logits[at],
-            self._temperature[part][at],
-            self._top_k[part][at],
-            self._top_p[part][at],
-            self._uniforms[part][at],
+    def _end_run(self, canvases: Canvases, plan: DenoisePlan) -> Tensor:
+        """Open positions that close with a sure run of end tokens."""
+        assert self._spec.end_threshold is not None
+        is_end_RW = torch.isin(canvases.candidates, self._end_ids)
+        run_RW = commit.end_run(
+            is_end_RW, canvases.confidence, canvases.open, self._spec.end_threshold
         )
+        if plan.revisable is None:
+            return run_RW
+        return run_RW & ~torch.from_numpy(plan.revises).to(run_RW.device)[:, None]
+
+
+def _result(
+    canvases: Canvases, tokens_RW: Tensor, open_RW: Tensor, final_R: Tensor, remembers: bool
+) -> DenoiseResult:
+    def numpy(values: Tensor) -> np.ndarray:
+        array: np.ndarray = values.cpu().numpy()
+        return array
+
+    return DenoiseResult(
+        candidates=numpy(canvases.candidates),
+        tokens=numpy(tokens_RW),
+        open=numpy(open_RW),
+        final=numpy(final_R),
+        best=numpy(canvases.best) if remembers else None,
+        best_confidence=numpy(canvases.best_confidence) if remembers else None,
+        confidence=numpy(canvases.confidence) if remembers else None,
+    )

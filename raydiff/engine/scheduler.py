@@ -105,14 +105,21 @@ class Scheduler:
                     return  # nothing overtakes the oldest, or it would never fit
                 canvas = queue.popleft()
                 self.budget.hold(canvas.request_id, needed)
-                canvas.state = State.ENCODE_PROMPT if canvas.cached else State.DENOISE
+                begins_with_prompt = canvas.exact and canvas.context_length > 0
+                canvas.state = State.ENCODE_PROMPT if begins_with_prompt else State.DENOISE
                 self._active[canvas.request_id] = canvas
 
     def _shape(self, canvas: Canvas) -> Shape:
-        if canvas.cached:
-            bucket = context_bucket(canvas.reserved_context)
-            return Shape(context=bucket, block_length=canvas.block_length)
-        return Shape(context=0, block_length=canvas.block_length)
+        if not canvas.cached:
+            window = canvas.window()
+            whole = canvas.spec.attention == "full"
+            length = context_bucket(window.end) if whole else canvas.geometry.frame_length
+            return Shape(context=0, length=length)
+        return Shape(
+            context=context_bucket(canvas.reserved_context),
+            length=canvas.geometry.frame_length if canvas.exact else 0,
+            store=canvas.window().store,
+        )
 
     def _in_state(self, state: State) -> Iterator[Canvas]:
         return (c for c in self._active.values() if c.state is state)
@@ -128,8 +135,17 @@ class Scheduler:
                 same = [c for c in self._in_state(state) if self._shape(c) == self._shape(first)]
                 # like lengths together: a row is padded to the longest beside it
                 same.sort(key=lambda c: abs(c.prompt_length - first.prompt_length))
-                return same[: self._settings.max_prefill_rows]
+                return same[: self._prefill_rows(same)]
         return []
+
+    def _prefill_rows(self, canvases: list[Canvas]) -> int:
+        """How many of them one encoding takes: by rows, and by positions padding included."""
+        longest = 0
+        for count, canvas in enumerate(canvases[: self._settings.max_prefill_rows]):
+            longest = max(longest, canvas.prompt_length)
+            if count and (count + 1) * longest > self._settings.max_prefill_tokens:
+                return count
+        return self._settings.max_prefill_rows
 
     def _denoise_rows(self) -> tuple[Shape, list[Canvas]]:
         groups: dict[Shape, list[Canvas]] = {}

@@ -60,7 +60,7 @@ class Slab:
                 held[:, :, row, :, start : start + fits] = new[:, :, i, :, :fits]
 
     def read(self, rows: Sequence[int], used: int) -> Cache:
-        """[layers, 2, R, H, used, E] a group: views if `rows` are all rows in order, else copies."""
+        """[layers, 2, R, H, used, E] a group: a view if `rows` are all rows in order."""
         whole = list(rows) == list(range(len(self._ids)))
         index = None if whole else torch.as_tensor(rows, device=self._kv[0].device)
         return tuple(

@@ -126,7 +126,7 @@ class Starved:
 
 def starve(monkeypatch: pytest.MonkeyPatch, rows: int) -> Starved:
     device = Starved(rows)
-    for name in ("_encode", "_denoise"):
+    for name in ("_encode", "_hidden"):
         original = getattr(Runner, name)
 
         def limited(self: Runner, plan: DenoisePlan, original: object = original) -> object:

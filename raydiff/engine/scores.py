@@ -1,0 +1,98 @@
+"""What the logits say of each scored position.
+
+Shapes: M scored positions, m of a part, V vocabulary, D hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from raydiff.diffusion import sampling
+from raydiff.engine.positions import Positions
+from raydiff.models.denoiser import Denoiser
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Per scored position, (M,); what nobody asked for is `None`."""
+
+    candidates: Tensor
+    """The token drawn, or the most likely one."""
+    confidence: Tensor
+    """Its probability before temperature."""
+    best: Tensor
+    best_confidence: Tensor
+    margin: Tensor | None
+    entropy: Tensor | None
+    soft: Tensor | None
+    """Expected embeddings."""
+
+
+def score(
+    logits_MV: Tensor,
+    part: slice,
+    positions: Positions,
+    needs: frozenset[str],
+    softener: Denoiser | None,
+) -> Scores:
+    """The scores of a part of the positions; `softener` makes expected embeddings."""
+    best_M, best_confidence_M = sampling.greedy(logits_MV)
+    candidates_M, confidence_M = best_M, best_confidence_M
+    tempered_MV = logits_MV
+    if positions.temperature_M is not None:
+        candidates_M, confidence_M = best_M.clone(), best_confidence_M.clone()
+        _draw(logits_MV, part, positions, candidates_M, confidence_M)
+        if "entropy" in needs or softener is not None:
+            temperature_M = positions.temperature_M[part]
+            divisor_M = torch.where(temperature_M > 0, temperature_M, 1.0)
+            tempered_MV = logits_MV / divisor_M[:, None]
+    return Scores(
+        candidates=candidates_M,
+        confidence=confidence_M,
+        best=best_M,
+        best_confidence=best_confidence_M,
+        margin=sampling.margin(logits_MV) if "margin" in needs else None,
+        entropy=sampling.entropy(tempered_MV) if "entropy" in needs else None,
+        soft=None if softener is None else softener.soft(tempered_MV),
+    )
+
+
+def join(parts: Sequence[Scores]) -> Scores:
+    """The scores of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return Scores(
+        candidates=torch.cat([p.candidates for p in parts]),
+        confidence=torch.cat([p.confidence for p in parts]),
+        best=torch.cat([p.best for p in parts]),
+        best_confidence=torch.cat([p.best_confidence for p in parts]),
+        margin=_cat([p.margin for p in parts]),
+        entropy=_cat([p.entropy for p in parts]),
+        soft=_cat([p.soft for p in parts]),
+    )
+
+
+def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
+    given = [part for part in parts if part is not None]
+    return torch.cat(given) if given else None
+
+
+def _draw(
+    logits_MV: Tensor, part: slice, positions: Positions, tokens_M: Tensor, confidence_M: Tensor
+) -> None:
+    """Replace the most likely token where a row samples, in place."""
+    assert positions.temperature_M is not None
+    at = (positions.temperature_M[part] > 0).nonzero()[:, 0]
+    if len(at) == 0:
+        return
+    tokens_M[at], confidence_M[at] = sampling.sample(
+        logits_MV if len(at) == len(tokens_M) else logits_MV[at],
+        positions.temperature_M[part][at],
+        positions.top_k_M[part][at],
+        positions.top_p_M[part][at],
+        positions.uniforms_M[part][at],
+    )
