@@ -46,6 +46,9 @@ class DiscreteSettings:
     """Share of copies at t = 1, where decoding begins."""
     fill_share: float = 0.25
     """Share of the end tokens after the first that are scored."""
+    whole_share: float = 0.0
+    """Share of batches in which prompt and target are noised alike, as when LLaDA is pretrained;
+    for full attention only."""
     diffusion_steps: int = 64
     """Steps of the chain whose bound uniform noise is trained on."""
     entropy_weight: float = 1.0
@@ -83,9 +86,15 @@ class DiscreteObjective:
     ) -> DiscreteBatch:
         """See `Objective.draw`."""
         settings, spec = self._settings, self._denoiser.spec
-        length, copies = settings.target_tokens, settings.copies
         prompts = [prompt(self._pairs.documents[row], self._document_tokens) for row in rows]
-        clean_BL = np.stack([fill(self._pairs.summaries[row], length) for row in rows])
+        targets = [self._pairs.summaries[row] for row in rows]
+        length, copies = settings.target_tokens, settings.copies
+        if shared.random() < settings.whole_share:
+            targets = [np.concatenate(parts) for parts in zip(prompts, targets, strict=True)]
+            length += self._document_tokens + 2
+            prompts = [row[:0] for row in prompts]
+        clean_BL = np.stack([fill(row, length) for row in targets])
+        lengths_B = np.array([min(len(row) + 1, length) for row in targets])
         clean_BRL = np.repeat(clean_BL[:, None, :], copies, axis=1)
         time_BR = self._times(len(rows), generator)
         changed_BRL = generator.random(clean_BRL.shape) < time_BR[:, :, None]
@@ -93,9 +102,9 @@ class DiscreteObjective:
             noise_BRL: Ints = generator.integers(0, spec.vocab_size, clean_BRL.shape)
         else:
             noise_BRL = np.full_like(clean_BRL, spec.mask_id)
-        weights_BRL = self._weights(clean_BL, time_BR, changed_BRL, generator)
+        weights_BRL = self._weights(lengths_B, time_BR, changed_BRL, generator)
         scored_M = np.flatnonzero(weights_BRL)
-        scale = content(clean_BL, spec.end_ids[0]).sum() * copies
+        scale = lengths_B.sum() * copies
         return DiscreteBatch(
             prompts=lay_out(prompts, length, spec),
             noised_BRL=torch.from_numpy(np.where(changed_BRL, noise_BRL, clean_BRL)),
@@ -139,11 +148,12 @@ class DiscreteObjective:
         return times_BR
 
     def _weights(
-        self, clean_BL: Ints, time_BR: Floats, changed_BRL: Bools, generator: np.random.Generator
+        self, lengths_B: Ints, time_BR: Floats, changed_BRL: Bools, generator: np.random.Generator
     ) -> Floats:
-        """Weights of the target positions [B, R, L]; zero where nothing is scored."""
-        lengths_B = content(clean_BL, self._denoiser.spec.end_ids[0])
-        fill_BL = np.arange(clean_BL.shape[1]) >= lengths_B[:, None]
+        """Weights of the target positions [B, R, L]; zero where nothing is scored. `lengths_B`
+        counts tokens up to and with the first end token.
+        """
+        fill_BL = np.arange(changed_BRL.shape[2]) >= lengths_B[:, None]
         kept_BRL = generator.random(changed_BRL.shape) < self._settings.fill_share
         scored_BRL = ~fill_BL[:, None, :] | kept_BRL
         if self._kind == "uniform":
@@ -152,9 +162,3 @@ class DiscreteObjective:
         if self._kind == "masked":
             return scored_BRL / time_BR[:, :, None]
         return scored_BRL.astype(np.float64)
-
-
-def content(clean_BL: Ints, end_id: int) -> Ints:
-    """Tokens of each target up to and with its first end token [B]."""
-    tokens_B: Ints = np.minimum((clean_BL != end_id).cumprod(axis=1).sum(1) + 1, clean_BL.shape[1])
-    return tokens_B
