@@ -31,20 +31,18 @@ def attend(
 ) -> Tensor:
     """Softmax attention [B, L, H * E]; `scale` multiplies the scores, 1 / sqrt(E) without it."""
     scale = q_BHLE.shape[-1] ** -0.5 if scale is None else scale
-    shared = q_BHLE.shape[1] // kv.shape[2]
-    length = q_BHLE.shape[2]
+    shape_BHLE = q_BHLE.shape
+    shared = shape_BHLE[1] // kv.shape[2]
     if shared > 1:
         # queries that share a key/value head become its rows, so that no key is copied
-        q_BHLE = q_BHLE.unflatten(1, (-1, shared)).flatten(2, 3)
+        q_BHLE = q_BHLE.reshape(shape_BHLE[0], kv.shape[2], -1, shape_BHLE[3])
         bias_B1LK = None if bias_B1LK is None else bias_B1LK.repeat(1, 1, shared, 1)
     if q_BHLE.device.type == "cpu":
         context_BHLE = _attend_plainly(q_BHLE * scale, kv, past, bias_B1LK)
     else:
         k_BHKE, v_BHKE = kv if past is None else torch.cat([past, kv], dim=3)
         context_BHLE = scaled_dot_product_attention(q_BHLE, k_BHKE, v_BHKE, bias_B1LK, scale=scale)
-    if shared > 1:
-        context_BHLE = context_BHLE.unflatten(2, (shared, length)).flatten(1, 2)
-    return context_BHLE.transpose(1, 2).flatten(2)
+    return context_BHLE.reshape(shape_BHLE).transpose(1, 2).flatten(2)
 
 
 def _attend_plainly(

@@ -161,11 +161,11 @@ class _Run:
         v_MGE = self._denoiser.split_heads(attention.v_proj(normed_MD))
         kv_MSGE = torch.stack([rotate(k_MGE, self._rotation), v_MGE], dim=1)
         kv_BLX = self._packing.spread(kv_MSGE.flatten(1))
-        return kv_BLX.unflatten(-1, kv_MSGE.shape[1:]).permute(2, 0, 3, 1, 4)
+        return kv_BLX.view(*kv_BLX.shape[:2], *kv_MSGE.shape[1:]).permute(2, 0, 3, 1, 4)
 
     def _spread_heads(self, x_MHE: Tensor) -> Tensor:
         x_BLX = self._packing.spread(x_MHE.flatten(1))
-        return x_BLX.unflatten(-1, x_MHE.shape[1:]).transpose(1, 2)
+        return x_BLX.view(*x_BLX.shape[:2], *x_MHE.shape[1:]).transpose(1, 2)
 
 
 def _has_norms(attention: Any) -> bool:
