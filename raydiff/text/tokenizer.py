@@ -12,6 +12,7 @@ from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec, model_path
 from raydiff.spec import ModelSpec
 from raydiff.text.backends import hardened, load_backend, recognising_specials
+from raydiff.text.fallback import ByteFallback
 from raydiff.text.specials import Specials, unused_mark
 from raydiff.text.template import ChatTemplate, Messages, read_chat_template
 
@@ -28,6 +29,7 @@ class Tokenizer:
         self._control = frozenset({spec.mask_id, spec.pad_id, *spec.end_ids})
         self._backend = hardened(backend, self._control)
         self._backend.encode_special_tokens = True
+        self._fallback = ByteFallback(self._backend)
         self._chat_template = chat_template
         self.spec = spec
 
@@ -55,7 +57,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; bytes that are no UTF-8 become U+FFFD."""
-        return str(self._backend.decode(list(ids), skip_special_tokens=False))
+        return self._fallback.decode(ids)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Character span of each token of `encode(text)`."""
