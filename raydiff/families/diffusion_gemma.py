@@ -92,11 +92,12 @@ def _kinds(text: Config) -> list[str]:
 def _heads(text: Config, layer: int, full: bool) -> tuple[int, int]:
     """Key/value heads and head size: published configs name those of full layers apart, later
     versions of transformers write them layer by layer."""
-    own: dict[str, Any] = (text.get("per_layer_config") or {}).get(str(layer)) or {}
-    usual = text["num_key_value_heads"], text.get("head_dim", 256)
+    heads, head_dim = text["num_key_value_heads"], text.get("head_dim", 256)
     if full and "per_layer_config" not in text:
-        usual = text.get("num_global_key_value_heads") or usual[0], text.get("global_head_dim", 512)
-    return own.get("num_key_value_heads", usual[0]), own.get("head_dim", usual[1])
+        heads = _or(text.get("num_global_key_value_heads"), heads)
+        head_dim = text.get("global_head_dim", 512)
+    own = (text.get("per_layer_config") or {}).get(str(layer)) or {}
+    return _or(own.get("num_key_value_heads"), heads), _or(own.get("head_dim"), head_dim)
 
 
 def _first(source: Source, name: str, otherwise: Any) -> Any:
@@ -133,7 +134,7 @@ def _or(value: Any, otherwise: Any) -> Any:
     return otherwise if value is None else value
 
 
-_TEXT_KEYS = ("text_config", "canvas_length", "tie_word_embeddings")
+_TEXT_KEYS = ("model_type", "text_config", "canvas_length", "tie_word_embeddings")
 """What of a config the text network needs; the vision part stays unbuilt."""
 
 FAMILY = Family(
