@@ -129,6 +129,12 @@ class ModelSpec:
         """Whether the attention pattern allows an exact cache."""
         return "none" if self.attention == "full" else "exact"
 
+    def prompt_limit(self, max_tokens: int) -> int:
+        """Longest prompt, in tokens, that leaves room for `max_tokens` more."""
+        if self.context_length is None:
+            return self.max_prompt_tokens
+        return min(self.max_prompt_tokens, self.context_length - max_tokens)
+
     def cache_bytes_per_position(self, bytes_per_value: int) -> int:
         """Bytes of keys and values that one position of one row takes in the cache."""
         return sum(group.bytes_per_position(bytes_per_value) for group in self.kv)

@@ -15,18 +15,9 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
         DecodingError: a decoding value is impossible for the model.
         UsageError: the prompt is empty, or a token id or a pin is out of range.
     """
-    spec.resolve(request.decoding)
+    resolved = spec.resolve(request.decoding)
     length = len(request.prompt_ids)
-    if length > spec.max_prompt_tokens:
-        raise PromptTooLong(
-            invalid(
-                "prompt",
-                expected=f"at most {spec.max_prompt_tokens} tokens for model {spec.name!r}",
-                got=length,
-                remedy="Shorten it, or summarise it as a corpus document, which is split.",
-            ),
-            param="prompt",
-        )
+    _check_length(length, resolved.max_tokens or 1, spec)
     if length == 0:
         raise UsageError(invalid("prompt", expected="at least one token", got=0), "prompt")
     low, high = min(request.prompt_ids), max(request.prompt_ids)
@@ -34,6 +25,22 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
         expected = f"token ids in [0, {spec.vocab_size})"
         raise UsageError(invalid("prompt", expected=expected, got=(low, high)), "prompt")
     _check_pins(request, spec)
+
+
+def _check_length(length: int, max_tokens: int, spec: ModelSpec) -> None:
+    limit = spec.prompt_limit(max_tokens)
+    if length <= limit:
+        return
+    expected = f"at most {spec.max_prompt_tokens} tokens for model {spec.name!r}"
+    remedy = "Shorten it, or summarise it as a corpus document, which is split."
+    if limit < spec.max_prompt_tokens:
+        expected = (
+            f"at most {limit} tokens beside max_tokens ({max_tokens}), in a context of "
+            f"{spec.context_length} for model {spec.name!r}"
+        )
+        remedy = f"Lower max_tokens. {remedy}"
+    message = invalid("prompt", expected=expected, got=length, remedy=remedy)
+    raise PromptTooLong(message, param="prompt")
 
 
 def _check_pins(request: GenerationRequest, spec: ModelSpec) -> None:

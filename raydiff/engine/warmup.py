@@ -11,9 +11,9 @@ from raydiff.spec import ModelSpec
 
 def warm_up_requests(spec: ModelSpec) -> Iterator[GenerationRequest]:
     """One two-forward request for each context bucket that the model's prompts can reach."""
-    lengths = {min(bucket, spec.max_prompt_tokens) for bucket in CONTEXT_BUCKETS}
+    lengths = {min(bucket, spec.prompt_limit(max_tokens=1)) for bucket in CONTEXT_BUCKETS}
     token = spec.end_ids[0]
-    decoding = spec.resolve(Decoding(max_tokens=1, policy="quota", steps=1))
+    decoding = spec.resolve(Decoding(max_tokens=1, steps=1))
     for length in sorted(lengths):
         yield GenerationRequest(
             request_id=f"warm-up-{length}", prompt_ids=(token,) * length, decoding=decoding
