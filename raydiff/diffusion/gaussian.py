@@ -1,7 +1,7 @@
 """Gaussian noise on embeddings: how much there is at a time, and what a network predicts of it.
 
-A noised embedding is x = alpha * x0 + sigma * noise, each row at a level of its own. Shapes: R rows,
-W positions, E embedding width.
+A noised embedding is x = alpha * x0 + sigma * noise, each row at a level of its own. Shapes: R
+rows, W positions, E embedding width.
 """
 
 from __future__ import annotations

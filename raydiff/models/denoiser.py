@@ -85,7 +85,7 @@ class Denoiser(Network, Protocol):
 
 
 class LatentDenoiser(Network, Protocol):
-    """A network over noised embeddings (Li et al. 2022, Diffusion-LM; Gong et al. 2023, DiffuSeq)."""
+    """A network over noised embeddings (Li et al. 2022, Diffusion-LM; Gong et al. 2023)."""
 
     def embed(self, tokens_BL: Tensor) -> Tensor:
         """Clean embeddings [B, L, E] of tokens."""

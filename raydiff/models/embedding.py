@@ -32,7 +32,7 @@ class EmbeddingNetwork(nn.Module):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         vocab, width, hidden = config["vocab_size"], config["embedding_size"], config["hidden_size"]
-        features = config["time_size"]
+        features = self.time_size = int(config["time_size"])
         cross: bool = config["cross_attention"]
         self.heads: int = config["num_attention_heads"]
         self.prompt_positions: bool = config["prompt_positions"]
@@ -204,8 +204,8 @@ class EmbeddingDenoiser:
     def _enter(self, x_BLE: Tensor, positions_BL: Tensor, time_B: Tensor) -> Tensor:
         """The first layer's input: projected embedding, position and timestep, normalised."""
         model = self.model
-        features = model.time_embed[0].in_features
-        time_BD = model.time_embed(timestep_features(time_B, features).to(self.dtype))
+        features_BT = timestep_features(time_B, model.time_size).to(self.dtype)
+        time_BD = model.time_embed(features_BT)
         hidden_BLD = model.position_embeddings(positions_BL) + model.input_up_proj(x_BLE)
         entered_BLD: Tensor = model.LayerNorm(hidden_BLD + time_BD[:, None, :])
         return entered_BLD
