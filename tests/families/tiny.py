@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Tiny:
     block_length: int | None = None
     """Of its attention; `None` for full attention."""
 
+    @cached_property
     def weights(self) -> dict[str, Tensor]:
         """Random, with norms near 1 and everything else large enough for predictions to differ."""
         generator = torch.Generator().manual_seed(len(self.shapes))
@@ -52,13 +54,13 @@ class Tiny:
     def logits(self, tokens: Tensor, sees: Tensor | None = None) -> Tensor:
         """Of one row that begins at position 0."""
         seen = self.sees(len(tokens), self.block_length) if sees is None else sees
-        return self.plain(self.config, self.weights(), tokens, torch.arange(len(tokens)), seen)
+        return self.plain(self.config, self.weights, tokens, torch.arange(len(tokens)), seen)
 
     def save(self, folder: Path) -> Path:
         """Write it as published: config, two or more shards with their index, a tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(json.dumps(self.config))
-        weights = list(self.weights().items())
+        weights = list(self.weights.items())
         shards = [weights[i : i + SHARD_TENSORS] for i in range(0, len(weights), SHARD_TENSORS)]
         index = {}
         for i, shard in enumerate(shards, 1):
