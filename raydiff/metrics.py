@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from raydiff.request import RequestStats, StepStats
+from raydiff.request import PrefixStats, RequestStats, StepStats
 
 Kind = Literal["counter", "gauge", "histogram"]
 
@@ -121,6 +121,28 @@ FIRST_COMMIT_SECONDS = Metric(
     ("model", "lane"),
     SECONDS,
 )
+PREFIX_LOOKUPS = Metric(
+    "raydiff_prefix_lookups",
+    "counter",
+    "Prompts looked up in the cache of prompts' beginnings, by outcome (hit: at least a part of "
+    "one was there; miss).",
+    ("model", "outcome"),
+)
+PREFIX_REUSED_TOKENS = Metric(
+    "raydiff_prefix_reused_tokens",
+    "counter",
+    "Prompt tokens taken from the cache of prompts' beginnings instead of encoded.",
+)
+PREFIX_EVICTIONS = Metric(
+    "raydiff_prefix_evictions",
+    "counter",
+    "Pieces of prompts dropped from the cache of prompts' beginnings for room.",
+)
+PREFIX_BYTES = Metric(
+    "raydiff_prefix_bytes",
+    "gauge",
+    "Bytes of keys and values in the cache of prompts' beginnings.",
+)
 SHARDS = Metric("raydiff_shards_committed", "counter", "Shards of corpus jobs committed.")
 
 CATALOGUE: tuple[Metric, ...] = (
@@ -138,6 +160,10 @@ CATALOGUE: tuple[Metric, ...] = (
     QUEUE_SECONDS,
     REQUEST_SECONDS,
     FIRST_COMMIT_SECONDS,
+    PREFIX_LOOKUPS,
+    PREFIX_REUSED_TOKENS,
+    PREFIX_EVICTIONS,
+    PREFIX_BYTES,
     SHARDS,
 )
 
@@ -192,6 +218,15 @@ class MetricsRecorder:
         for lane, depth in stats.queue_depth.items():
             self._backend.set(QUEUE_DEPTH, depth, {**self._model, "lane": lane})
         self._backend.set(ACTIVE_ROWS, stats.active_rows, self._model)
+        if stats.prefix is not None:
+            self._on_prefix(stats.prefix)
+
+    def _on_prefix(self, stats: PrefixStats) -> None:
+        for outcome, count in (("hit", stats.hits), ("miss", stats.lookups - stats.hits)):
+            self._add(PREFIX_LOOKUPS, count, {**self._model, "outcome": outcome})
+        self._add(PREFIX_REUSED_TOKENS, stats.reused_tokens, self._model)
+        self._add(PREFIX_EVICTIONS, stats.evictions, self._model)
+        self._backend.set(PREFIX_BYTES, stats.held_bytes, self._model)
 
     def on_request(self, stats: RequestStats) -> None:
         lane = {**self._model, "lane": stats.lane}

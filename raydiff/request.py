@@ -73,6 +73,22 @@ StepKind = Literal["encode", "denoise"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrefixStats:
+    """What the cache of prompts' beginnings did for one encoding forward."""
+
+    lookups: int
+    """Prompts looked up."""
+    hits: int
+    """Prompts of which at least a part was there."""
+    reused_tokens: int
+    """Prompt tokens that needed no encoding."""
+    evictions: int
+    """Pieces of prompts dropped for room."""
+    held_bytes: int
+    """Bytes of keys and values held now."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepStats:
     """One forward, as the engine reports it to a Recorder."""
 
@@ -89,6 +105,8 @@ class StepStats:
     """Requests waiting for admission, by lane."""
     active_rows: int = 0
     """Requests admitted and not finished."""
+    prefix: PrefixStats | None = None
+    """What was reused of earlier prompts, on encoding forwards where that is on."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from raydiff import metrics
 from raydiff.metrics import CATALOGUE, Metric, MetricsRecorder
-from raydiff.request import RequestStats, StepStats, Usage
+from raydiff.request import PrefixStats, RequestStats, StepStats, Usage
 
 
 class DictBackend:
@@ -37,6 +37,7 @@ def record() -> DictBackend:
             committed_tokens=6,
             queue_depth={"interactive": 1, "batch": 2},
             active_rows=3,
+            prefix=PrefixStats(lookups=5, hits=2, reused_tokens=64, evictions=1, held_bytes=4096),
         )
     )
     usage = Usage(prompt_tokens=40, completion_tokens=8, forwards=4)
@@ -62,6 +63,15 @@ def test_counts_are_what_was_recorded() -> None:
     assert values["raydiff_batch_rows", None] == 3
     assert values["raydiff_queue_depth", "batch"] == 2
     assert values["raydiff_request_seconds", "batch"] == 0.3
+
+
+def test_reuse_of_prompts_is_counted_by_outcome() -> None:
+    values = {(m.name, labels.get("outcome")): v for _, m, v, labels in record().values}
+    assert values["raydiff_prefix_lookups", "hit"] == 2
+    assert values["raydiff_prefix_lookups", "miss"] == 3
+    assert values["raydiff_prefix_reused_tokens", None] == 64
+    assert values["raydiff_prefix_evictions", None] == 1
+    assert values["raydiff_prefix_bytes", None] == 4096
 
 
 def test_a_counter_is_never_increased_by_zero() -> None:
