@@ -157,14 +157,16 @@ class ModelSpec:
         require(policy in self.policies(), "policy", f"one of {known} for {self.name!r}", policy)
         self._check_read(decoding, policy)
         defaults = self.defaults if policy == self._default_policy() else Decoding()
-        block_length = _or(decoding.block_length, self.defaults.block_length, self.block_length)
+        # a draft is worth verifying at its longest
+        part = None if policy == "speculative" else self.defaults.block_length
+        block_length = _or(decoding.block_length, part, self.block_length)
         max_tokens = _or(decoding.max_tokens, self.defaults.max_tokens, self.max_new_tokens)
         if self.attention == "full" and decoding.block_length is None:
             block_length = min(block_length, max_tokens)
         filled: dict[str, Any] = {
             "policy": policy,
             "max_tokens": max_tokens,
-            "temperature": self._temperature(decoding),
+            "temperature": self._temperature(decoding, policy),
             "block_length": block_length,
             "steps": _or(decoding.steps, self._default_steps(policy, block_length)),
             "cache": _or(decoding.cache, self._default_cache(decoding)),
@@ -190,8 +192,10 @@ class ModelSpec:
         first, last = self.temperature_schedule
         return last + (first - last) * (decoding.steps - step) / decoding.steps
 
-    def _temperature(self, decoding: Decoding) -> float | None:
+    def _temperature(self, decoding: Decoding, policy: str) -> float | None:
         """`None` leaves it to the schedule."""
+        if policy == "speculative":
+            return decoding.temperature or 0.0
         usual = _or(decoding.temperature, self.defaults.temperature)
         return usual if usual is not None or self.temperature_schedule else 0.0
 
@@ -243,6 +247,10 @@ class ModelSpec:
             divides = self.block_length % d.block_length == 0
             expected = f"a divisor of the model's block length ({self.block_length})"
             require(divides, "block_length", expected, d.block_length)
+        if d.policy == "speculative":
+            for name in ("temperature", "guidance", "stable_steps"):
+                value = getattr(d, name)
+                require(not value, name, "0 under policy 'speculative', which is greedy", value)
         self._check_cache(d)
 
     def _check_cache(self, d: Decoding) -> None:

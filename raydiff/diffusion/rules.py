@@ -15,6 +15,7 @@ from raydiff.decoding import CHOICES
 from raydiff.diffusion import ancestral, commit, edit, flow, remask
 from raydiff.diffusion.posterior import uniform_tokens
 from raydiff.diffusion.ranking import perturb
+from raydiff.diffusion.speculative import confirmed
 from raydiff.diffusion.stopping import settled
 from raydiff.diffusion.view import Change, Rule, View
 
@@ -189,6 +190,12 @@ def _edit(view: View) -> Change:
     )
 
 
+def _speculative(view: View) -> Change:
+    """Every second forward verifies the draft of the one before, which is `previous_best`."""
+    verifies_R1 = (view.step % 2 == 1)[:, None]
+    return _commit(view, confirmed(view.previous_best, view.best, view.open) & verifies_R1)
+
+
 def _place(setting: str, name: str) -> int:
     return CHOICES[setting].of.index(name)
 
@@ -211,5 +218,6 @@ RULES: dict[str, Rule] = {
     "remask": _rule(_remask, draws=1, revises=True),
     "edit": _rule(_edit, revises=True),
     "flow": _rule(_flow, "entropy", draws=1),
+    "speculative": _rule(_speculative),
 }
-"""The token policies by name; "speculative" and "solver" are not rules but loops of the engine."""
+"""The token policies by name; "solver" is not a rule but a loop of the engine."""

@@ -158,7 +158,17 @@ class Canvas:
         """Whether `observe` wants to know of every forward."""
         d = self.request.decoding
         asks = d.stop_entropy is not None or bool(d.stable_steps)
-        return asks or d.policy in ("credit", "remask")
+        return asks or d.policy in ("credit", "remask", "speculative")
+
+    @property
+    def verifying(self) -> bool:
+        """Whether the next forward verifies the draft that the last one made."""
+        return self.request.decoding.policy == "speculative" and self.step % 2 == 1
+
+    def drafted(self) -> Ints:
+        """(F,) the frame's tokens, the draft where they are open and due."""
+        drafted: Ints = np.where(self.eligible(), self.history.best, self.tokens)
+        return drafted
 
     def end_forbidden(self) -> Bools:
         """(F,) where the end token may not be predicted: `ignore_eos`, `min_tokens`, or a

@@ -22,6 +22,8 @@ class Shape:
     """Positions of a frame, or a bucket of window lengths where nothing is cached."""
     store: bool = False
     """The forward fills the rows' approximate caches."""
+    verify: bool = False
+    """The forward verifies the rows' drafts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,16 @@ class Contexts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the places of a window differ from a run of positions that all see each other."""
+
+    offsets: Ints
+    """(W,) model position of each place, counted from the row's start."""
+    sees: Bools
+    """(W, W) which places each place sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DenoisePlan:
     """One denoising forward over rows of one shape. Rows R.. of `tokens`, `live`, `starts`,
     `before`, `after`, `contexts` are the guided rows once more, without their prompts.
@@ -113,6 +125,8 @@ class DenoisePlan:
     blind_first: Bools | None
     """(R + G,) the window's first position sees only what lies before it; `None`: no row's."""
     contexts: Contexts | None
+    layout: Layout | None = None
+    """Of all rows; `None`: places are positions in a run."""
     frame_at: Ints
     """(R,) place of the frame's first position in the window; negative: before it."""
     open: Bools

@@ -15,6 +15,7 @@ from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, Sampling, Sha
 from raydiff.engine.policies import policy_rows
 from raydiff.engine.rows import Row, stack
 from raydiff.engine.segments import segments
+from raydiff.engine.speculation import layout, row_of
 
 
 def encode_plan(canvases: Sequence[Canvas], shape: Shape) -> EncodePlan:
@@ -42,7 +43,7 @@ def _segments(spans: Sequence[tuple[Canvas, int, int]]) -> tuple[Ints, ...] | No
 
 def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
     """Plan one denoising forward over canvases of one shape."""
-    rows = [Row(canvas) for canvas in canvases]
+    rows = [row_of(canvas) for canvas in canvases]
     width = max(row.width for row in rows)
     guided = [i for i, row in enumerate(rows) if row.canvas.request.decoding.guidance]
     fed = [*rows, *(rows[i].unconditional() for i in guided)]
@@ -60,6 +61,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
         after=np.array([(w.end, max(w.end, w.until)) for w in windows], dtype=np.int64),
         blind_first=blind if blind.any() else None,
         contexts=_contexts(fed) if _encodes_anew(canvases[0]) else None,
+        layout=layout(rows, width),
         frame_at=_ints([row.frame_at for row in rows]),
         open=stack([row.spread(row.canvas.eligible(), False) for row in rows], width, False),
         revisable=stack([row.spread(row.revisable(), False) for row in rows], width, False)

@@ -46,7 +46,7 @@ def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) ->
         next_time=np.array([time for _, time in times], dtype=np.float32),
         uniforms=_uniforms(policy, rows, width),
         previous_best=_spread(rows, width, lambda c: c.history.best, -1)
-        if "stop_entropy" in POLICY_SETTINGS[policy]
+        if "stop_entropy" in POLICY_SETTINGS[policy] or policy == "speculative"
         else None,
         commit_confidence=_spread(rows, width, lambda c: c.history.confidence, 1.0)
         if rule.revises

@@ -69,7 +69,7 @@ class Runner:
                 return
 
     def _slab(self, shape: Shape) -> Slab:
-        key = replace(shape, store=False)
+        key = replace(shape, store=False, verify=False)
         slab = self._slabs.get(key)
         if slab is None:
             d = self._denoiser
@@ -114,9 +114,13 @@ class Runner:
     ) -> Tensor:
         """One forward over the plan's rows in `order`; the hidden states come in that order."""
         live = plan.live[order]
-        positions = plan.starts[order][:, None] + np.arange(live.shape[1])
+        offsets = np.arange(live.shape[1]) if plan.layout is None else plan.layout.offsets
+        positions = plan.starts[order][:, None] + offsets
         blind = None if plan.blind_first is None else plan.blind_first[order]
         mask = self._mask(past_seen, live, None, blind)
+        if plan.layout is not None:
+            mask = mask.clone()
+            mask[:, :, past_seen.shape[1] :] &= self._to(plan.layout.sees)
         soft = None if self._soft is None else self._soft.read(plan, order)
         hidden_RWD, kv = self._denoiser.forward(
             self._to(plan.tokens[order]),

@@ -114,11 +114,12 @@ class Scheduler:
             window = canvas.window()
             whole = canvas.spec.attention == "full"
             length = context_bucket(window.end) if whole else canvas.geometry.frame_length
-            return Shape(context=0, length=length)
+            return Shape(context=0, length=length, verify=canvas.verifying)
         return Shape(
             context=context_bucket(canvas.reserved_context),
             length=canvas.geometry.frame_length if canvas.exact else 0,
             store=canvas.window().store,
+            verify=canvas.verifying,
         )
 
     def _in_state(self, state: State) -> Iterator[Canvas]:
