@@ -51,12 +51,12 @@ class Row:
 
     @property
     def context(self) -> Ints:
-        """(N,) the tokens that the window's first position follows."""
-        return self.canvas.sequence(0, self.window.before)
+        """(N,) the tokens before the frame, all of which their cache depends on."""
+        return self.canvas.sequence(0, self.canvas.frame.start)
 
     def context_positions(self) -> Ints:
         """(N,) their model positions."""
-        at = np.arange(self.window.before, dtype=np.int64)
+        at = np.arange(self.canvas.frame.start, dtype=np.int64)
         prompt = self.canvas.prompt_length
         return np.where(at < prompt, at, self.canvas.model_position(0) + at)
 
