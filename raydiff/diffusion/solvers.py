@@ -77,23 +77,26 @@ def _dpm_corrections(
     decay_R: Tensor,
     alpha_R: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """What orders 2 and 3 add to order 1."""
+    """What orders 2 and 3 add to order 1: integrals of the polynomial through the predictions.
+
+    The released code takes half of the quadratic term, which leaves it at order 2.
+    """
     lambdas = [level.half_log_snr for level in levels]
-    newer_R = (lambdas[0] - lambdas[1]) / step_R
-    older_R = (lambdas[1] - lambdas[2]) / step_R
+    newer_R = ((lambdas[0] - lambdas[1]) / step_R).nan_to_num(0, posinf=0, neginf=0)
+    older_R = ((lambdas[1] - lambdas[2]) / step_R).nan_to_num(0, posinf=0, neginf=0)
     slope = _divided(x0s[0] - x0s[1], newer_R)
     slope_before = _divided(x0s[1] - x0s[2], older_R)
     second = spread(alpha_R * (1 - decay_R) / 2) * slope
     bend = _divided(slope - slope_before, newer_R + older_R)
     linear_R = alpha_R * (1 + (decay_R - 1) / step_R)
-    quadratic_R = alpha_R * ((decay_R - 1 + step_R) / step_R**2 - 0.5)
-    third = spread(linear_R) * (slope + spread(newer_R) * bend) - spread(quadratic_R) * bend
+    quadratic_R = alpha_R * (1 - 2 * (decay_R - 1 + step_R) / step_R**2)
+    third = spread(linear_R) * (slope + spread(newer_R) * bend) + spread(quadratic_R) * bend
     return second, third
 
 
 def _divided(difference_RWE: Tensor, by_R: Tensor) -> Tensor:
-    """A divided difference; 0 where the two levels are equal, or one of them has no signal."""
-    usable_R = torch.isfinite(by_R) & (by_R > 0)
+    """A divided difference; 0 where the levels are equal or infinitely far apart (`by_R` 0)."""
+    usable_R = by_R > 0
     by_R = torch.where(usable_R, by_R, 1)
     return torch.where(spread(usable_R), difference_RWE / spread(by_R), 0)
 

@@ -103,11 +103,13 @@ class EmbeddingObjective:
         )
 
     def _times(self, rows: int, generator: np.random.Generator) -> np.ndarray:
-        """Evenly spread over a document's copies; at times exactly where decoding starts."""
+        """Spread over a document's copies, half of them in the noisiest quarter, where what is
+        said is decided; at times exactly where decoding starts.
+        """
         copies, first = self._settings.copies, self._denoiser.spec.first_time
         spread_BR = (generator.random((rows, 1)) + np.arange(copies) / copies) % 1.0
         full_BR = generator.random((rows, copies)) < FULL_NOISE_SHARE
-        times: np.ndarray = np.where(full_BR, first, first * (1 - spread_BR))
+        times: np.ndarray = np.where(full_BR, first, first * (1 - spread_BR**2))
         return times.ravel().astype(np.float32)
 
     def loss(self, shard: NoisedTargets) -> tuple[Tensor, Tensor]:
@@ -152,6 +154,15 @@ class EmbeddingObjective:
         logits_NLV = linear(x_NLE, table_VE, self._denoiser.model.lm_head.bias.float())
         losses = cross_entropy(logits_NLV.flatten(0, 1), tokens_NL.flatten(), reduction="none")
         return losses.view_as(tokens_NL)
+
+
+def log_frequencies(pairs: TokenisedPairs, settings: EmbeddingSettings, vocab: int) -> Tensor:
+    """(V,) log share of each token among scored targets, smoothed: where the head's bias begins."""
+    counts_V = np.ones(vocab)
+    for summary in pairs.summaries:
+        np.add.at(counts_V, summary[: settings.target_tokens], 1.0)
+    counts_V[END_ID] += len(pairs.summaries)
+    return torch.from_numpy(np.log(counts_V / counts_V.sum())).float()
 
 
 def learnt_table(denoiser: EmbeddingDenoiser, normalise: bool) -> Tensor:

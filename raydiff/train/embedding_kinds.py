@@ -23,7 +23,7 @@ from raydiff.families import load_spec
 from raydiff.models.embedding import EmbeddingDenoiser, build
 from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.corpus import read_split
-from raydiff.train.embedding import EmbeddingObjective, EmbeddingSettings
+from raydiff.train.embedding import EmbeddingObjective, EmbeddingSettings, log_frequencies
 from raydiff.train.embedding_checkpoint import export_embedding_model, write_config
 from raydiff.train.tokenizer import SMALL_VOCAB_SIZE, save_tokenizer, train_tokenizer
 from raydiff.train.trainer import Trainer, TrainingSettings
@@ -35,7 +35,7 @@ HIDDEN, HEADS, EMBEDDING_SIZE = 160, 5, 32
 TRAINING = TrainingSettings(
     batch_rows=64,
     shards=1,
-    document_tokens=62,
+    document_tokens=46,
     peak_rate=2e-3,
     embedding_rate=0.5,
     warmup_steps=100,
@@ -122,6 +122,8 @@ def make_trainer(
     torch.manual_seed(training.seed)
     start = work / "start"
     model = build(json.loads((start / "config.json").read_text()))
+    bias = log_frequencies(pairs, noising, len(model.lm_head.bias))
+    model.lm_head.bias.data.copy_(bias - bias.mean())
     model.word_embedding.weight.requires_grad_(noising.embeddings == "joint")
     model.to(torch.bfloat16 if dtype == "bf16" else torch.float32)
     denoiser = EmbeddingDenoiser(model, load_spec(start))
