@@ -58,24 +58,40 @@ def tiny_config(layer_types: tuple[str, ...] | None = None) -> dict[str, Any]:
     }
 
 
-def tiny_stock(config: dict[str, Any], spread: float = 0.15) -> DiffusionGemmaForBlockDiffusion:
-    """The stock module, norms and scalars away from 1 so that each counts."""
+def tiny_stock(
+    config: dict[str, Any], sure: float = 0.15, calm: float = 1.0
+) -> DiffusionGemmaForBlockDiffusion:
+    """The stock module, norms and scalars away from 1 so that each counts.
+
+    `sure` is the spread of embeddings: the larger, the surer the predictions. `calm` scales what a
+    layer adds: the smaller, the more a canvas predicts itself and becomes stable.
+    """
     model = DiffusionGemmaForBlockDiffusion(DiffusionGemmaConfig(**config)).eval()
     generator = torch.Generator().manual_seed(7)
-    for key, tensor in model.state_dict().items():
+    for key, tensor in _untied(model).items():
         drawn = torch.randn(tensor.shape, generator=generator)
         small = key.endswith(("norm.weight", "scale", "scalar")) or "layernorm" in key
+        spread = sure if "embed_tokens" in key else 0.15
         tensor.copy_(1 + 0.2 * drawn if small else spread * drawn)
+        if key.endswith(_ADDED):
+            tensor.mul_(calm)
     return model.requires_grad_(False)
+
+
+_ADDED = ("post_attention_layernorm.weight", "post_feedforward_layernorm.weight")
 
 
 def published_weights(model: DiffusionGemmaForBlockDiffusion) -> Weights:
     """The tensors that a checkpoint holds: tied ones once, the vision part too."""
-    tied = "model.encoder.language_model."
+    return {key: tensor.clone() for key, tensor in _untied(model).items()}
+
+
+def _untied(model: DiffusionGemmaForBlockDiffusion) -> Weights:
+    encoder = "model.encoder.language_model."
     return {
-        key: tensor.clone()
+        key: tensor
         for key, tensor in model.state_dict().items()
-        if key != "lm_head.weight" and (not key.startswith(tied) or key.endswith("layer_scalar"))
+        if key != "lm_head.weight" and (not key.startswith(encoder) or key.endswith("layer_scalar"))
     }
 
 
