@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from raydiff.engine.canvas import Canvas
+from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.plan import DenoisePlan, DenoiseResult
 from raydiff.engine.rows import gather
 
 
-def apply(result: DenoiseResult, plan: DenoisePlan, row: int, canvas: Canvas) -> int:
+def apply(result: DenoiseResult, plan: DenoisePlan | LatentPlan, row: int, canvas: Canvas) -> int:
     """Let a canvas take its row of a result; returns how many positions the forward decided."""
     at, length = int(plan.frame_at[row]), len(canvas.frame)
     if result.best is not None:

@@ -14,16 +14,17 @@ from raydiff.config import Device, Dtype, EngineSettings, usable_cores
 from raydiff.engine.applying import apply
 from raydiff.engine.canvas import Canvas, State
 from raydiff.engine.device import free_memory_bytes, set_threads
+from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.memory import Budget, Footprint
-from raydiff.engine.plan import DenoisePlan, EncodePlan, Plan
+from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.report import completion_of, request_stats
-from raydiff.engine.runner import Runner
-from raydiff.engine.scheduler import Scheduler
+from raydiff.engine.running import run_denoise, runner_for
+from raydiff.engine.scheduler import Plan, Scheduler
 from raydiff.engine.validation import check_request
 from raydiff.engine.warmup import warm_up_requests
 from raydiff.errors import OutOfMemory, UsageError
 from raydiff.metrics import NullRecorder, Recorder
-from raydiff.models.denoiser import Denoiser
+from raydiff.models.denoiser import Denoiser, LatentDenoiser
 from raydiff.models.loading import load_denoiser
 from raydiff.request import Completion, Decoding, Event, GenerationRequest, Lane, StepStats
 from raydiff.spec import ModelSpec
@@ -38,7 +39,7 @@ class Engine:
 
     def __init__(
         self,
-        denoiser: Denoiser,
+        denoiser: Denoiser | LatentDenoiser,
         tokenizer: Tokenizer,
         settings: EngineSettings | None = None,
         recorder: Recorder | None = None,
@@ -47,7 +48,7 @@ class Engine:
         self.spec: ModelSpec = denoiser.spec
         self.tokenizer = tokenizer
         self._recorder: Recorder = recorder or NullRecorder()
-        self._runner = Runner(denoiser)
+        self._runner = runner_for(denoiser)
         footprint = Footprint(spec=denoiser.spec, dtype_bytes=denoiser.dtype.itemsize)
         budget = self.settings.memory_budget_bytes or int(
             free_memory_bytes(denoiser.device) * MEMORY_SHARE
@@ -205,8 +206,8 @@ class Engine:
             canvas.block_encoded()
         canvas.state = State.DENOISE
 
-    def _denoise(self, plan: DenoisePlan, canvases: list[Canvas]) -> int:
-        result = self._runner.denoise(plan)
+    def _denoise(self, plan: DenoisePlan | LatentPlan, canvases: list[Canvas]) -> int:
+        result = run_denoise(self._runner, plan)
         committed = sum(apply(result, plan, i, canvas) for i, canvas in enumerate(canvases))
         for canvas in canvases:
             if canvas.state is State.FINISHED:
@@ -271,5 +272,5 @@ class Engine:
         )
 
 
-def _context_positions(plan: DenoisePlan) -> int:
+def _context_positions(plan: DenoisePlan | LatentPlan) -> int:
     return 0 if plan.contexts is None else sum(map(len, plan.contexts.tokens))

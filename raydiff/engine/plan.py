@@ -151,9 +151,6 @@ class DenoisePlan:
     """Whether a row wants the most likely tokens and confidences back."""
 
 
-Plan = EncodePlan | DenoisePlan
-
-
 @dataclass(frozen=True, kw_only=True)
 class DenoiseResult:
     """What became of the positions, in the plan's row order, (R, W) where not said otherwise."""

@@ -33,7 +33,7 @@ class Positions:
             self._read_guidance(plan, hidden_RWD, shift)
         self._past: tuple[Tensor, Tensor, Tensor] | None = None
         for group in plan.policies:
-            if group.past_best is not None and group.past_best.shape[1]:
+            if group.past_best is not None:
                 self._read_past(group)
 
     @property

@@ -5,8 +5,7 @@ Shapes: R rows, P new positions (padded), W window positions, N cached positions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,9 +16,9 @@ from raydiff.engine.frame import Bools, Ints
 from raydiff.engine.plan import Contexts, DenoisePlan, DenoiseResult, EncodePlan, Shape
 from raydiff.engine.rows import stack
 from raydiff.engine.sampler import Sampler
+from raydiff.engine.shortage import memory_errors
 from raydiff.engine.slab import Slab
 from raydiff.engine.soft import SoftRows
-from raydiff.errors import OutOfMemory
 from raydiff.models.denoiser import Cache, Denoiser
 
 USED_STEP = 32
@@ -41,7 +40,7 @@ class Runner:
         Raises:
             OutOfMemory: the device or host had too little memory.
         """
-        with torch.inference_mode(), _memory_errors():
+        with torch.inference_mode(), memory_errors():
             self._encode(plan)
 
     def denoise(self, plan: DenoisePlan) -> DenoiseResult:
@@ -50,7 +49,7 @@ class Runner:
         Raises:
             OutOfMemory: the device or host had too little memory.
         """
-        with torch.inference_mode(), _memory_errors():
+        with torch.inference_mode(), memory_errors():
             result, soft_RWD = self._sampler(self._hidden(plan), plan)
             if self._soft is not None and soft_RWD is not None:
                 self._soft.keep(plan.request_ids, soft_RWD)
@@ -205,16 +204,3 @@ def _pad(rows: Sequence[Ints], pad_id: int) -> tuple[Ints, Bools]:
     lengths = np.array([len(row) for row in rows])
     width = int(lengths.max())
     return stack(rows, width, pad_id), np.arange(width)[None, :] < lengths[:, None]
-
-
-@contextmanager
-def _memory_errors() -> Iterator[None]:
-    """Turns every way in which torch reports a lack of memory into OutOfMemory."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise OutOfMemory(f"A forward ran out of memory: {error}") from error
-    except RuntimeError as error:
-        if "allocate" in str(error) and "memory" in str(error):
-            raise OutOfMemory(f"A forward ran out of memory: {error}") from error
-        raise

@@ -14,7 +14,7 @@ from raydiff.diffusion import commit, credit, guidance, sampling
 from raydiff.diffusion.rules import RULES
 from raydiff.engine.plan import DenoisePlan, DenoiseResult
 from raydiff.engine.positions import Positions
-from raydiff.engine.scores import join, score
+from raydiff.engine.scores import Scores, join, remember_unboosted, score
 from raydiff.engine.views import Canvases, view_of
 from raydiff.models.denoiser import Denoiser
 
@@ -46,8 +46,7 @@ class Sampler:
         parts = []
         for begin in range(0, positions.count, self._part):
             part = slice(begin, begin + self._part)
-            logits_MV = self._logits(positions, part)
-            parts.append(score(logits_MV, part, positions, needs, self._softener))
+            parts.append(self._score(positions, part, needs))
         scores = join(parts)
         soft_RWD = None
         if scores.soft is not None:
@@ -55,20 +54,27 @@ class Sampler:
             soft_RWD = positions.back(scores.soft.to(zeros_RWD.dtype), zeros_RWD)
         return self._decide(Canvases.of(plan, positions, scores), plan), soft_RWD
 
+    def _score(self, positions: Positions, part: slice, needs: frozenset[str]) -> Scores:
+        """The scores of a part of the scored positions."""
+        logits_MV = self._logits(positions, part)
+        remembered = positions.remembered(part)
+        if remembered is None:
+            return score(logits_MV, part, positions, needs, self._softener)
+        at, best_CT, confidence_CT = remembered
+        boosted_CV = logits_MV[at]
+        best_C, confidence_C = credit.add_boost(boosted_CV, best_CT, confidence_CT)
+        logits_MV[at] = boosted_CV
+        scores = score(logits_MV, part, positions, needs, self._softener)
+        return remember_unboosted(scores, at, best_C, confidence_C)
+
     def _logits(self, positions: Positions, part: slice) -> Tensor:
-        """Logits [m, V] of a part of the scored positions: fp32, guided, boosted, adjusted."""
+        """Logits [m, V] of a part of the scored positions: fp32, guided, adjusted."""
         logits_MV = self._denoiser.logits(positions.hidden_MD[part]).float()
         guided = positions.guided(part)
         if guided is not None:
             at, free_GD, scale_G = guided
             free_GV = self._denoiser.logits(free_GD).float()
             logits_MV[at] = guidance.combine(logits_MV[at], free_GV, scale_G)
-        remembered = positions.remembered(part)
-        if remembered is not None:
-            at, best_CT, confidence_CT = remembered
-            boosted_CV = logits_MV[at]
-            credit.add_boost(boosted_CV, best_CT, confidence_CT)
-            logits_MV[at] = boosted_CV
         if len(self._forbidden):
             sampling.forbid(logits_MV, self._forbidden)
         sampling.adjust_end(

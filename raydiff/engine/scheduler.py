@@ -13,11 +13,14 @@ from collections.abc import Iterable, Iterator
 
 from raydiff.config import EngineSettings
 from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.latent_plan import LatentPlan, latent_plan
 from raydiff.engine.memory import Budget, Footprint, context_bucket
-from raydiff.engine.plan import Plan, Shape
+from raydiff.engine.plan import DenoisePlan, EncodePlan, Shape
 from raydiff.engine.planning import denoise_plan, encode_plan
 from raydiff.errors import Overloaded
 from raydiff.request import Lane
+
+Plan = EncodePlan | DenoisePlan | LatentPlan
 
 LANES: tuple[Lane, ...] = ("interactive", "batch")
 
@@ -94,7 +97,8 @@ class Scheduler:
             return encode_plan(encode, self._shape(encode[0])), encode
         shape, rows = self._denoise_rows()
         self._served[shape] = self._tick
-        return denoise_plan(rows, shape), rows
+        latent = rows[0].spec.noise == "gaussian"
+        return latent_plan(rows, shape) if latent else denoise_plan(rows, shape), rows
 
     def _admit(self) -> None:
         for lane in LANES:

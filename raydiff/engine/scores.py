@@ -6,7 +6,7 @@ Shapes: M scored positions, m of a part, V vocabulary, D hidden size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -59,6 +59,15 @@ def score(
         entropy=sampling.entropy(tempered_MV) if "entropy" in needs else None,
         soft=None if softener is None else softener.soft(tempered_MV),
     )
+
+
+def remember_unboosted(scores: Scores, at: Tensor, best_C: Tensor, confidence_C: Tensor) -> Scores:
+    """The scores with other most likely tokens at positions `at` (C,): those without credit, which
+    the next forward's credit builds on.
+    """
+    best_M, sure_M = scores.best.clone(), scores.best_confidence.clone()
+    best_M[at], sure_M[at] = best_C, confidence_C
+    return replace(scores, best=best_M, best_confidence=sure_M)
 
 
 def join(parts: Sequence[Scores]) -> Scores:
