@@ -103,6 +103,9 @@ class CorpusSettings(Settings):
     input: str
     output: str
     model: str = "summarizer"
+    instruction: str | None = None
+    """What to tell a model with a chat template to do with each document; `None` takes a default.
+    Other models take the bare text."""
     text_column: str = "text"
     id_column: str | None = None
     """`None` takes a column named doc_id or id if there is one, else ids are `file:row`."""

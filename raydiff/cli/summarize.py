@@ -31,6 +31,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("input", metavar="INPUT", help="Parquet file, or directory of *.parquet")
     parser.add_argument("output", metavar="OUTPUT", help="directory of this run")
     parser.add_argument("--model", default="summarizer", help="bundled name or directory")
+    parser.add_argument(
+        "--instruction",
+        metavar="TEXT",
+        help="what to tell a model with a chat template to do with each document "
+        "(summarise it; '' for the bare document)",
+    )
     parser.add_argument("--text-column", default="text", metavar="NAME", help="documents (text)")
     parser.add_argument(
         "--id-column",
@@ -114,6 +120,7 @@ def corpus_settings(args: argparse.Namespace) -> CorpusSettings:
         input=args.input,
         output=args.output,
         model=args.model,
+        instruction=args.instruction,
         text_column=args.text_column,
         id_column=args.id_column,
         pass_columns=tuple(n for names in args.pass_columns for n in names.split(",") if n),

@@ -28,6 +28,7 @@ from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_pl
 from raydiff.errors import InputError, RunConflict, UsageError
 from raydiff.families import load_spec
 from raydiff.request import Decoding
+from raydiff.text import instruction_for
 
 REPORT_NAME = "_run.json"
 SUCCESS_NAME = "_SUCCESS"
@@ -40,6 +41,8 @@ class RunDirectory:
     settings: CorpusSettings
     decoding: Decoding
     """Resolved for the model, without a seed."""
+    instruction: str | None
+    """What the model is told to do with each document; the model's default counts by value."""
     inputs: Inputs
     folder: Folder
     plan: Plan
@@ -78,16 +81,20 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         InputError: a path, a file or a column of the input cannot be used.
         RunConflict: the output directory holds something else, or is in use.
         DecodingError: the model cannot decode that way.
+        UsageError: the model takes no instruction.
         ModelError: there is no such model.
     """
     resolved = load_spec(settings.model).resolve(replace(decoding, seed=None))
+    instruction = instruction_for(settings.model, settings.instruction)
     inputs = read_inputs(
         settings.input,
         text=settings.text_column,
         id_column=settings.id_column,
         passed=settings.pass_columns,
     )
-    fingerprint = make_fingerprint(settings, inputs, resolved, model_digest(settings.model))
+    fingerprint = make_fingerprint(
+        settings, inputs, resolved, instruction, model_digest(settings.model)
+    )
     folder = Folder(_output_path(settings, inputs))
     folder.make()
     with DirectoryLock(folder):
@@ -100,6 +107,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         run = RunDirectory(
             settings=settings,
             decoding=resolved,
+            instruction=instruction,
             inputs=inputs,
             folder=folder,
             plan=plan,

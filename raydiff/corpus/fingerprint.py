@@ -1,4 +1,4 @@
-"""What makes a run this run: input, columns, model, decoding, seed, shard size.
+"""What makes a run this run: input, columns, model, decoding, instruction, seed, shard size.
 
 Two runs with one fingerprint write the same rows, so one may continue the other. Anything else
 in the same directory is refused, with the difference named.
@@ -24,7 +24,11 @@ _NAMED = 3
 
 
 def make_fingerprint(
-    settings: CorpusSettings, inputs: Inputs, decoding: Decoding, model_digest: str
+    settings: CorpusSettings,
+    inputs: Inputs,
+    decoding: Decoding,
+    instruction: str | None,
+    model_digest: str,
 ) -> dict[str, Any]:
     """The fingerprint as JSON values. `decoding` is resolved, so defaults count by value.
 
@@ -39,6 +43,7 @@ def make_fingerprint(
         "columns": _columns(inputs.columns),
         "model": model_digest,
         "decoding": {name: _plain(value) for name, value in asdict(decoding).items()},
+        "instruction": instruction,
         "seed": settings.seed,
         "shard_rows": settings.shard_rows,
     }

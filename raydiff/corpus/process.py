@@ -23,7 +23,7 @@ from raydiff.corpus.rows import output_tables
 from raydiff.corpus.work import Ask, Call, ShardWork, WorkSettings
 from raydiff.errors import ClusterError, DeadlineExceeded, Overloaded, RaydiffError
 from raydiff.request import Completion, GenerationRequest
-from raydiff.text import Tokenizer
+from raydiff.text import DocumentPrompts
 
 _TELLING = 4
 """From this many documents on, a shard in which none got through is the service's fault."""
@@ -98,7 +98,7 @@ class ShardProcessor:
         input_root: Path,
         output: Folder,
         columns: Columns,
-        tokenizer: Tokenizer,
+        prompts: DocumentPrompts,
         generator: Generator,
         suspect_generator: Generator,
         settings: WorkSettings,
@@ -110,7 +110,7 @@ class ShardProcessor:
         self._output = output
         self._attempts = Attempts(output)
         self._columns = columns
-        self._tokenizer = tokenizer
+        self._prompts = prompts
         self._generator = generator
         self._suspect_generator = suspect_generator
         self._settings = settings
@@ -136,7 +136,7 @@ class ShardProcessor:
         table, texts = self._read(shard, attempts_before)
         rows = range(shard.row_start, shard.row_start + shard.rows)
         by_row = dict(zip(rows, texts, strict=True))
-        work = ShardWork(shard.shard_id, shard.file, by_row, self._tokenizer, self._settings)
+        work = ShardWork(shard.shard_id, shard.file, by_row, self._prompts, self._settings)
         return work, table.select(list(dict.fromkeys(self._columns.carried)))
 
     def _read(

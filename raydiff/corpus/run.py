@@ -130,6 +130,7 @@ def _job(run: RunDirectory, app_name: str) -> WorkerJob:
         output=run.folder.root,
         columns=run.inputs.columns,
         decoding=run.decoding,
+        instruction=run.instruction,
     )
 
 

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from raydiff.corpus.commit import Totals
 from raydiff.corpus.reading import Rejected
 from raydiff.request import Completion, Decoding, FinishReason, GenerationRequest
-from raydiff.text import Tokenizer, split_into_chunks
+from raydiff.text import DocumentPrompts, split_into_chunks
 
 _OVERLAP = 8
 """Chunks share one part in this many of their tokens with the next."""
@@ -99,7 +99,7 @@ class ShardWork:
         shard_id: str,
         file: str,
         texts: Mapping[int, str | Rejected],
-        tokenizer: Tokenizer,
+        prompts: DocumentPrompts,
         settings: WorkSettings,
     ) -> None:
         """`texts` has the document or its rejection by row index in the file."""
@@ -107,7 +107,7 @@ class ShardWork:
         self.failures: dict[int, Failure] = {}
         self._shard_id = shard_id
         self._file = file
-        self._tokenizer = tokenizer
+        self._prompts = prompts
         self._settings = settings
         self._documents: dict[int, _Document] = {}
         self._round: list[Ask] = []
@@ -192,30 +192,23 @@ class ShardWork:
                 self.failures[row] = Failure(
                     error_type=reason.error_type, message=reason.message, attempts=0
                 )
-        encoded = self._tokenizer.encode_batch(list(good.values()))
-        for (row, text), ids in zip(good.items(), encoded, strict=True):
-            pieces = (
-                [ids]
-                if len(ids) <= self._tokenizer.max_text_tokens
-                else self._cut(text, overlap=True)
-            )
+        whole = self._prompts.whole(list(good.values()))
+        for (row, text), prompt in zip(good.items(), whole, strict=True):
+            pieces = [prompt] if prompt is not None else self._cut(text, overlap=True)
             self._documents[row].chunks = len(pieces)
             self._ask(row, pieces)
 
-    def _cut(self, text: str, *, overlap: bool) -> list[list[int]]:
-        limit = self._tokenizer.max_text_tokens
+    def _cut(self, text: str, *, overlap: bool) -> list[tuple[int, ...]]:
+        limit = self._prompts.max_text_tokens
         shared = limit // _OVERLAP if overlap else 0
-        pieces = split_into_chunks(self._tokenizer, text, limit, shared)
-        encoded = self._tokenizer.encode_batch([piece for piece in pieces if piece.strip()])
-        # A piece cut out of its surroundings may tokenise to a few tokens more.
-        return [ids[:limit] for ids in encoded]
+        pieces = split_into_chunks(self._prompts.tokenizer, text, limit, shared)
+        return [self._prompts.cut(piece) for piece in pieces if piece.strip()]
 
-    def _ask(self, row: int, pieces: Sequence[Sequence[int]]) -> None:
+    def _ask(self, row: int, prompts: Sequence[tuple[int, ...]]) -> None:
         document = self._documents[row]
-        document.texts = [""] * len(pieces)
-        document.missing = len(pieces)
-        for chunk, ids in enumerate(pieces):
-            prompt = self._tokenizer.wrap(ids)
+        document.texts = [""] * len(prompts)
+        document.missing = len(prompts)
+        for chunk, prompt in enumerate(prompts):
             self._round.append(Ask(row=row, level=document.level, chunk=chunk, prompt_ids=prompt))
 
     def _end_level(self, row: int, texts: list[str], finish_reason: FinishReason) -> None:

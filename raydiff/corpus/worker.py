@@ -21,7 +21,7 @@ from raydiff.corpus.process import ShardProcessor, ShardReport
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
-from raydiff.text import Tokenizer
+from raydiff.text import DocumentPrompts, Tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ class WorkerJob:
     columns: Columns
     decoding: Decoding
     """Resolved for the model."""
+    instruction: str | None
+    """What the model is told to do with each document, if anything."""
 
 
 def encode_task(shards: Sequence[Shard]) -> dict[str, str]:
@@ -75,7 +77,9 @@ class ShardWorker:
             input_root=job.input_root,
             output=Folder(job.output),
             columns=job.columns,
-            tokenizer=Tokenizer.load(settings.model),
+            prompts=DocumentPrompts.of(
+                Tokenizer.load(settings.model), job.instruction, job.decoding.max_tokens or 1
+            ),
             generator=Client.connect(job.served_name, job.app_name),
             suspect_generator=Client.connect(
                 job.served_name, job.app_name, retry=RetryPolicy(max_deaths=1)

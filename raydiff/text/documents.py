@@ -56,27 +56,31 @@ class DocumentPrompts:
         """Longest text, in tokens, that fits beside what surrounds it."""
         return self.limit - len(self._prompt(""))
 
-    def encode_batch(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """One prompt for each text; what exceeds the limit is cut off at the text's end."""
-        if self.instruction is None:
-            room = self.max_text_tokens
-            encoded = self.tokenizer.encode_batch(texts)
-            return [self.tokenizer.wrap(ids[:room]) for ids in encoded]
-        return [self._cut_to_fit(text) for text in texts]
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, instruction: str | None, max_tokens: int) -> DocumentPrompts:
+        """Prompts that leave room for `max_tokens` of answer.
 
-    def fits(self, texts: Sequence[str]) -> list[bool]:
-        """Whether each text fits whole."""
-        room = self.max_text_tokens
-        return [len(ids) <= room for ids in self.tokenizer.encode_batch(texts)]
+        Raises:
+            UsageError: the instruction leaves no room for a text.
+        """
+        limit = tokenizer.spec.prompt_limit(max_tokens)
+        return cls(tokenizer=tokenizer, instruction=instruction, limit=limit)
 
-    def _prompt(self, text: str) -> tuple[int, ...]:
-        if self.instruction is None:
-            return self.tokenizer.prompt_ids(text)
-        content = f"{self.instruction}\n\n{text}" if self.instruction else text
-        return self.tokenizer.chat_prompt_ids([{"role": "user", "content": content}])
+    def whole(self, texts: Sequence[str]) -> list[tuple[int, ...] | None]:
+        """The prompt of each text; None where the text must be cut first."""
+        prompts = (
+            [self.tokenizer.wrap(ids) for ids in self.tokenizer.encode_batch(texts)]
+            if self.instruction is None
+            else [self._prompt(text) for text in texts]
+        )
+        return [prompt if len(prompt) <= self.limit else None for prompt in prompts]
 
-    def _cut_to_fit(self, text: str) -> tuple[int, ...]:
-        """Tokens merge across the text's edges, so that the count beside them is an estimate."""
+    def cut(self, text: str) -> tuple[int, ...]:
+        """The prompt of a text whose end is cut off as far as it does not fit.
+
+        Tokens merge across the edges of a piece, so that a piece of `max_text_tokens` tokens may
+        come to a few more in its prompt.
+        """
         prompt = self._prompt(text)
         while text and len(prompt) > self.limit:
             spans = self.tokenizer.offsets(text)
@@ -84,3 +88,9 @@ class DocumentPrompts:
             text = text[: min(spans[keep][0], len(text) - 1)] if spans else ""
             prompt = self._prompt(text)
         return prompt
+
+    def _prompt(self, text: str) -> tuple[int, ...]:
+        if self.instruction is None:
+            return self.tokenizer.prompt_ids(text)
+        content = f"{self.instruction}\n\n{text}" if self.instruction else text
+        return self.tokenizer.chat_prompt_ids([{"role": "user", "content": content}])

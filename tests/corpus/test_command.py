@@ -65,6 +65,7 @@ def parse(*given: Any) -> Any:
         (["--threshold", "2"], r"threshold: expected a number in \[0, 1\], got 2.0"),
         (["--steps", "99"], "steps: expected at most block_length"),
         (["--max-tokens", "1000"], "max_tokens: expected at most 32"),
+        (["--instruction", "Do."], "instruction: expected none for model .*no chat template"),
     ],
 )
 def test_impossible_values_are_a_usage_error_that_names_them(

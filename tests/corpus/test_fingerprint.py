@@ -23,10 +23,15 @@ from raydiff.request import Decoding
 from .conftest import WriteCorpus
 
 
-def fingerprint(source: Path, decoding: Decoding | None = None, **options: Any) -> dict[str, Any]:
+def fingerprint(
+    source: Path,
+    decoding: Decoding | None = None,
+    instruction: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     inputs = read_inputs(str(source), text="text", id_column=None, passed=())
     settings = CorpusSettings(input=str(source), output="out", **options)
-    return make_fingerprint(settings, inputs, decoding or Decoding(steps=4), "digest")
+    return make_fingerprint(settings, inputs, decoding or Decoding(steps=4), instruction, "digest")
 
 
 @pytest.fixture
@@ -89,3 +94,15 @@ def test_a_model_is_known_by_its_contents(toy_model: str, tmp_path: Path) -> Non
 def test_an_unknown_model_is_a_model_error() -> None:
     with pytest.raises(ModelError):
         model_digest("no-such-model")
+
+
+def test_another_instruction_is_another_run(source: Path) -> None:
+    asked = fingerprint(source, instruction="Shorten it.")
+    differences = describe_differences(asked, fingerprint(source, instruction="Translate it."))
+    assert differences == ["instruction was 'Shorten it.', now 'Translate it.'"]
+
+
+def test_a_run_from_before_there_were_instructions_goes_on(source: Path) -> None:
+    before = fingerprint(source)
+    del before["instruction"]
+    require_same(before, fingerprint(source), "/out")

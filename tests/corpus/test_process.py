@@ -18,6 +18,7 @@ from raydiff.corpus.process import CallGate, ShardProcessor, ShardReport
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError
 from raydiff.request import Decoding
+from raydiff.text import DocumentPrompts
 
 from .conftest import WriteCorpus, make_toy_model, read_outputs
 from .fakes import CRASH, POISON, FakeGenerator
@@ -40,7 +41,7 @@ class Bench:
             input_root=inputs.root,
             output=self.folder,
             columns=inputs.columns,
-            tokenizer=self.generator.tokenizer,
+            prompts=DocumentPrompts.of(self.generator.tokenizer, None, 16),
             generator=self.generator,
             suspect_generator=self.generator,
             settings=WorkSettings(

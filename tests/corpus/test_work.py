@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from raydiff.corpus.reading import Rejected
 from raydiff.corpus.work import Call, ShardWork, WorkSettings
 from raydiff.request import Completion, Decoding
-from raydiff.text import Tokenizer
+from raydiff.text import DocumentPrompts, Tokenizer
 
 from .conftest import MAX_PROMPT_TOKENS
 from .fakes import POISON, fake_completion, fake_summary
@@ -34,7 +34,8 @@ def make_work(
     work_settings: WorkSettings = SETTINGS,
     file: str = "a.parquet",
 ) -> ShardWork:
-    return ShardWork("000000-00000000", file, dict(enumerate(texts)), tokenizer, work_settings)
+    prompts = DocumentPrompts.of(tokenizer, None, 16)
+    return ShardWork("000000-00000000", file, dict(enumerate(texts)), prompts, work_settings)
 
 
 def answer(work: ShardWork, tokenizer: Tokenizer, call: Call) -> None:
