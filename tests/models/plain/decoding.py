@@ -15,7 +15,7 @@ from torch import Tensor
 Logits = Callable[[Tensor], Tensor]
 """Of a whole sequence, masks included, under the model's attention."""
 Choose = Callable[[Tensor, int, int], list[int]]
-"""(confidence of the part's open positions, step, how many were open at first) -> which commit."""
+"""(probabilities [open positions, V], step, how many were open at first) -> which commit."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Loop:
         while left:
             logits = self.logits(text)[[p - int(self.shift) for p in left]]
             logits[:, list(self.forbidden)] = -torch.inf
-            confidence, best = logits.softmax(-1).max(-1)
-            chosen = {left[i] for i in choose(confidence, step, len(places))}
+            probs = logits.softmax(-1)
+            chosen = {left[i] for i in choose(probs, step, len(places))}
             chosen |= {at_once} & set(left) if step == 0 else set()
-            for p, token in zip(left, best.tolist(), strict=True):
+            for p, token in zip(left, probs.argmax(-1).tolist(), strict=True):
                 if p in chosen:
                     text[p] = token
             left, step = [p for p in left if p not in chosen], step + 1
@@ -74,11 +74,26 @@ class Loop:
 def by_quota(steps: int) -> Choose:
     """LLaDA: equal shares, the larger first, the most confident first."""
 
-    def choose(confidence: Tensor, step: int, opened: int) -> list[int]:
+    def choose(probs: Tensor, step: int, opened: int) -> list[int]:
         base, extra = divmod(opened, steps)
         shares = [share for i in range(steps) if (share := base + (i < extra))]
         count = shares[step] if step < len(shares) else 1
-        return confidence.argsort(descending=True)[:count].tolist()
+        return probs.amax(-1).argsort(descending=True)[:count].tolist()
+
+    return choose
+
+
+def by_entropy(steps: int) -> Choose:
+    """Dream: of m open positions the int(m (1 - s / t)) of lowest entropy, t falling from 1 to
+    0.001 in equal steps; all that are left at the last one.
+    """
+    times = torch.linspace(1, 1e-3, steps + 1)
+
+    def choose(probs: Tensor, step: int, opened: int) -> list[int]:
+        share = 1 - times[step + 1] / times[step]
+        count = int(len(probs) * share) if step < steps - 1 else len(probs)
+        negative_entropy = (probs * (probs + 1e-10).log()).sum(-1)
+        return negative_entropy.argsort(descending=True)[:count].tolist()
 
     return choose
 
@@ -86,8 +101,48 @@ def by_quota(steps: int) -> Choose:
 def by_threshold(threshold: float) -> Choose:
     """Fast-dLLM, SDAR, LLaDA2: all that are sure enough, at least the surest."""
 
-    def choose(confidence: Tensor, step: int, opened: int) -> list[int]:
+    def choose(probs: Tensor, step: int, opened: int) -> list[int]:
+        confidence = probs.amax(-1)
         sure = (confidence >= threshold).nonzero()[:, 0].tolist()
         return [*sure, int(confidence.argmax())]
 
     return choose
+
+
+def edited(
+    logits: Logits,
+    prompt: Sequence[int],
+    max_tokens: int,
+    block_length: int,
+    mask: int,
+    forbidden: Sequence[int],
+    threshold: float,
+    edit_threshold: float,
+    max_edits: int,
+) -> list[int]:
+    """LLaDA2.1: beside filling masks, replace tokens of the block of whose successor the model is
+    sure, until nothing changes or a full block was looked at `max_edits` times. The text must end
+    with a block.
+    """
+    total = len(prompt) + max_tokens
+    tokens = torch.tensor([*prompt, *([mask] * max_tokens)])
+    for begin in range(len(prompt) // block_length * block_length, total, block_length):
+        places = torch.arange(max(begin, len(prompt)), begin + block_length)
+        looks = 0
+        while True:
+            old = tokens[places]
+            is_open = old == mask
+            looks += not is_open.any()
+            if looks > max_edits:
+                break
+            scores = logits(tokens[: begin + block_length])[places]
+            scores[:, list(forbidden)] = -torch.inf
+            confidence, best = scores.softmax(-1).max(-1)
+            commit = is_open & (confidence >= threshold)
+            if is_open.any():
+                commit[int(confidence.masked_fill(~is_open, -1).argmax())] = True
+            edit = ~is_open & (confidence >= edit_threshold) & (best != old)
+            tokens[places] = torch.where(commit | edit, best, old)
+            if not is_open.any() and not edit.any():
+                break
+    return tokens[len(prompt) :].tolist()
