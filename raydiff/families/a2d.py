@@ -83,7 +83,7 @@ FAMILY = Family(
     unchecked=(
         "texts of the public weights; a bd3lm checkpoint needs `block_size` (32) in its config, "
         "which dllm keeps in its sampler; blocks are counted from the prompt's first token, as in "
-        "training, where its sampler counts them from the prompt's end; a checkpoint's own template "
-        "is rendered without dllm's `enable_thinking=False`"
+        "training, where its sampler counts them from the prompt's end; a checkpoint's own "
+        "template is rendered without dllm's `enable_thinking=False`"
     ),
 )

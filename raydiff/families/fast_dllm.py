@@ -74,8 +74,8 @@ FAMILY = Family(
         "and over a cache; whole texts through the engine"
     ),
     unchecked=(
-        "texts of the public weights; a block's first token commits in the block's first step, where "
-        "its authors' loop commits it just before; their cache of parts of a block is approximate and "
-        "left out"
+        "texts of the public weights; a block's first token commits in the block's first step, "
+        "where its authors' loop commits it just before; their cache of parts of a block is "
+        "approximate and left out"
     ),
 )
