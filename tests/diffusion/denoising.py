@@ -5,6 +5,7 @@ Shapes: R rows, W positions, V vocabulary entries.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -64,13 +65,20 @@ def decode(
         logits = predict(state.tokens, state.open, float(time))
         draws = torch.rand(rows, RULES[policy].draws, start.shape[1], generator=generator)
         at_least = shares[step] if step < len(shares) else 1
-        state.see(logits, temperature, torch.rand(start.shape, generator=generator))
+        chance = torch.rand(start.shape, generator=generator)
+        state.see(logits, temperature, chance, _needs(policy, own))
         view = state.view(draws, at_least, step, (float(time), float(after)), own)
         state.take(RULES[policy].apply(view))
         if bool(state.done.all()):
             trace.tokens = state.tokens
             return trace
     raise AssertionError(f"{policy} did not finish in {limit} forwards")
+
+
+def _needs(policy: str, own: Mapping[str, float]) -> frozenset[str]:
+    """What the rule reads; of ancestral sampling and flow, only if they may stop early."""
+    idle = policy in ("ancestral", "flow") and math.isnan(own["stop_entropy"])
+    return frozenset() if idle else RULES[policy].needs
 
 
 def _number(name: str, value: float | str) -> float:
@@ -86,9 +94,16 @@ class _State:
         self.full_steps = torch.zeros(len(tokens), dtype=torch.long)
         self.commit_confidence = torch.ones(tokens.shape)
         self.best = torch.full_like(tokens, -1)
+        self.margin = self.entropy = torch.zeros(tokens.shape)
         self._fixed = (mask_id, vocab, noise)
 
-    def see(self, logits_RWV: Tensor, temperature: float, uniforms_RW: Tensor) -> None:
+    def see(
+        self,
+        logits_RWV: Tensor,
+        temperature: float,
+        uniforms_RW: Tensor,
+        needs: frozenset[str],
+    ) -> None:
         """Candidates and statistics of a forward."""
         shape, flat = self.tokens.shape, logits_RWV.flatten(0, 1)
         count = len(flat)
@@ -106,8 +121,10 @@ class _State:
         self.best, self.candidates = best.view(shape), candidates.view(shape)
         self.confidence = confidence.view(shape)
         self.best_confidence = best_confidence.view(shape)
-        self.margin = sampling.margin(flat).view(shape)
-        self.entropy = sampling.entropy(flat / (temperature or 1.0)).view(shape)
+        if "margin" in needs:
+            self.margin = sampling.margin(flat).view(shape)
+        if "entropy" in needs:
+            self.entropy = sampling.entropy(flat / (temperature or 1.0)).view(shape)
 
     def view(
         self,

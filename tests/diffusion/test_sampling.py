@@ -111,3 +111,55 @@ def test_end_tokens_are_biased_and_forbidden_per_position() -> None:
     logits = torch.zeros(2, 4)
     sampling.adjust_end(logits, torch.tensor([1]), 0.5, torch.tensor([False, True]))
     assert logits.tolist() == [[0, -0.5, 0, 0], [0, -math.inf, 0, 0]]
+
+
+def test_every_end_token_is_forbidden_alike() -> None:
+    """LLaDA's code bars a different tensor for each id, so that one stays possible."""
+    logits = torch.zeros(1, 6)
+    sampling.adjust_end(logits, torch.tensor([1, 4]), 0.0, torch.tensor([True]))
+    assert logits.isinf().tolist() == [[False, True, False, False, True, False]]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10**6), temperature=st.floats(0.05, 20))
+def test_without_top_k_and_top_p_a_draw_needs_no_order(seed: int, temperature: float) -> None:
+    """It is the first token, in the order of the vocabulary, whose cumulative probability
+    exceeds the uniform number."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(20, 30, generator=generator, dtype=torch.float64)
+    uniforms = torch.rand(20, generator=generator, dtype=torch.float64)
+    many = torch.full((20,), temperature, dtype=torch.float64)
+    none, all_of_it = torch.zeros(20, dtype=torch.long), torch.ones(20)
+    tokens, _ = sampling.sample(logits, many, none, all_of_it, uniforms)
+    cumulative = (logits / temperature).softmax(-1).cumsum(-1)
+    assert tokens.tolist() == (cumulative <= uniforms[:, None]).sum(1).tolist()
+
+
+def test_top_k_of_the_whole_vocabulary_has_the_same_distribution() -> None:
+    """The sorted and the unsorted way agree over an even grid of uniforms."""
+    n = 4000
+    logits = torch.tensor([[0.5, 2.0, -1.0, 1.0]]).expand(n, -1)
+    uniforms, warm = (torch.arange(n) + 0.5) / n, torch.full((n,), 0.8)
+    shares = []
+    for top_k in (0, 4):
+        tokens, _ = sampling.sample(logits, warm, torch.full((n,), top_k), torch.ones(n), uniforms)
+        shares.append(torch.bincount(tokens, minlength=4) / n)
+    torch.testing.assert_close(*shares, atol=1e-3, rtol=0)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_margin_and_entropy_are_those_of_the_distribution(seed: int) -> None:
+    logits = torch.randn(5, 9, generator=torch.Generator().manual_seed(seed)) * 4
+    sampling.forbid(logits, torch.tensor([2]))
+    top = logits.softmax(-1).sort(descending=True).values
+    torch.testing.assert_close(sampling.margin(logits), top[:, 0] - top[:, 1])
+    torch.testing.assert_close(
+        sampling.entropy(logits), torch.distributions.Categorical(logits=logits).entropy()
+    )
+
+
+def test_a_certain_token_has_margin_one_and_no_entropy() -> None:
+    logits = torch.tensor([[0.0, -math.inf, -math.inf]])
+    assert sampling.margin(logits).tolist() == [1]
+    assert sampling.entropy(logits).tolist() == [0]
