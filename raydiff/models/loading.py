@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from raydiff.errors import ModelError, invalid
-from raydiff.families import family_of, load_source, load_spec, model_path
+from raydiff.families import Family, Source, family_of, load_source, load_spec, model_path
+from raydiff.families.presets import is_random
 from raydiff.models.denoiser import Denoiser
 from raydiff.models.filling import fill_from
 from raydiff.models.keys import KeyMap
 from raydiff.models.meta import on_meta, recompute_buffers, stored_dtype
 from raydiff.models.networks import NETWORKS
+from raydiff.models.random import fill_randomly
 from raydiff.models.random import random_denoiser as random_denoiser
 from raydiff.models.slots import open_slots
 
@@ -26,10 +28,12 @@ DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 
 
 def load_denoiser(path_or_name: str | Path, device: str = "auto", dtype: str = "auto") -> Denoiser:
-    """A checkpoint directory, or a bundled model by name, ready to run.
+    """A checkpoint directory, a bundled model by name or a preset with random weights, ready to
+    run.
 
     `device` is auto (CUDA where there is one), cpu, cuda or cuda:N. `dtype` is auto, bf16, fp16 or
-    fp32; auto is bf16 where the device multiplies it fast, fp32 elsewhere.
+    fp32; auto is bf16 where the device multiplies it fast, fp32 elsewhere. Models over embeddings
+    are a `LatentDenoiser`.
 
     Raises:
         ModelError: no such model, an unknown family, weights that are missing, unreadable or do
@@ -39,17 +43,39 @@ def load_denoiser(path_or_name: str | Path, device: str = "auto", dtype: str = "
     family = family_of(source.config, source.name)
     where = resolve_device(device)
     float_dtype = resolve_dtype(dtype, where)
-    network = NETWORKS[family.network]
-    module = on_meta(network, family.stock_config(source.config))
+    module = build_module(family, source)
 
     def allocate(key: str, tensor: Tensor) -> Tensor:
         kept = stored_dtype(module, key, tensor, float_dtype)
         return torch.empty(tensor.shape, dtype=kept, device=where)
 
     slots = open_slots(module, allocate)
-    fill_from(model_path(path_or_name), slots, KeyMap(family.rules, source.config), where)
+    if is_random(path_or_name):
+        fill_randomly(slots, where)
+    else:
+        fill_from(model_path(path_or_name), slots, KeyMap(family.rules, source.config), where)
     recompute_buffers(module, where)
-    return cast(Denoiser, network.wrap(module.eval(), spec))
+    return cast(Denoiser, NETWORKS[family.network].wrap(module.eval(), spec))
+
+
+def build_module(family: Family, source: Source) -> nn.Module:
+    """The module that holds a checkpoint's weights, on the meta device.
+
+    Raises:
+        ModelError: the config is of no use for it, or says that the weights are quantised.
+    """
+    if "quantization_config" in source.config:
+        raise ModelError(
+            f"{source.name}: expected weights in floating point, got quantised ones "
+            "(quantization_config). Take the checkpoint they were made from; raydiff quantises "
+            "while it loads (dtype int8)."
+        )
+    try:
+        return on_meta(NETWORKS[family.network], family.stock_config(source.config))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"{source.name}/config.json: no model can be made of it: {error!r}."
+        ) from error
 
 
 def resolve_device(device: str) -> torch.device:

@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
+from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
 from raydiff.models.bert import BertDenoiser
+from raydiff.models.slots import Slot, Slots
 from raydiff.request import Decoding
 from raydiff.spec import KVGroup, ModelSpec
+
+SPREAD = 0.02
+"""Standard deviation of random weights, the usual one of untrained transformers."""
+CHUNK_VALUES = 2**24
+"""Most values drawn at once."""
+
+
+def fill_randomly(slots: Slots, device: torch.device, seed: int = 0) -> None:
+    """Give every slot what an untrained model has: matrices normal about zero, scales one, biases
+    zero. A seed and a kind of device give the same weights.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    for slot in slots.all():
+        if slot.tensor.ndim < 2:
+            slot.tensor.fill_(0.0 if slot.key.endswith("bias") else 1.0)
+            continue
+        for part in _parts(slot):
+            drawn = torch.empty(part.shape, dtype=part.dtype, device=device)
+            part.copy_(drawn.normal_(0.0, SPREAD, generator=generator))
+
+
+def _parts(slot: Slot) -> Iterator[Tensor]:
+    """A weight in runs along its first dimension."""
+    height = slot.shape[0]
+    step = max(1, CHUNK_VALUES * height // max(1, slot.tensor.numel()))
+    for start in range(0, height, step):
+        yield slot.tensor.narrow(0, start, min(step, height - start))
 
 
 def random_denoiser(
