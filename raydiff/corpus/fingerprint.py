@@ -15,7 +15,8 @@ from typing import Any
 from raydiff.config import CorpusSettings
 from raydiff.corpus.inputs import Columns, Inputs
 from raydiff.errors import RunConflict
-from raydiff.families import model_path
+from raydiff.families import load_spec, model_path
+from raydiff.families.presets import is_random
 from raydiff.request import Decoding
 
 _WHOLE_BYTES = 256 * 2**20
@@ -60,12 +61,16 @@ def _plain(value: object) -> object:
 def model_digest(path_or_name: str) -> str:
     """A hash over the names and contents of a checkpoint's files.
 
-    Of files above 256 MiB it takes the size, the first and the last MiB.
+    Of files above 256 MiB it takes the size, the first and the last MiB. Random weights follow
+    from their name.
 
     Raises:
         ModelError: there is no such checkpoint.
     """
     digest = blake2b(digest_size=16)
+    if is_random(path_or_name):
+        load_spec(path_or_name)
+        return path_or_name
     path = model_path(path_or_name)
     for file in sorted(p for p in path.rglob("*") if p.is_file()):
         relative = file.relative_to(path)

@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from raydiff.errors import UsageError, invalid
-from raydiff.families import load_spec, model_path
-from raydiff.text.template import read_chat_template
+from raydiff.text.template import load_chat_template
 from raydiff.text.tokenizer import Tokenizer
 
 DEFAULT_INSTRUCTION = "Summarize the following text in one or two sentences."
@@ -23,8 +22,7 @@ def instruction_for(model: str | Path, asked: str | None) -> str | None:
         UsageError: an instruction is asked of a model that takes none.
         ModelError: the model is unknown or malformed.
     """
-    template = read_chat_template(model_path(model), load_spec(model).chat_template)
-    if template is not None:
+    if load_chat_template(model) is not None:
         return DEFAULT_INSTRUCTION if asked is None else asked
     if asked:
         remedy = "It has no chat template and takes the bare text. Leave it out."

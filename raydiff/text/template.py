@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raydiff.errors import ModelError, UsageError, invalid
+from raydiff.families import load_spec, model_path
+from raydiff.families.presets import is_random
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -60,6 +62,18 @@ class ChatTemplate:
             reason = f"{type(error).__name__}: {error}"
             message = f"messages: the chat template cannot render them: {reason}."
             raise UsageError(message, "messages") from error
+
+
+def load_chat_template(path_or_name: str | Path) -> ChatTemplate | None:
+    """The template of a model: its checkpoint's own, else its family's, if there is one.
+
+    Raises:
+        ModelError: the model is unknown, or the template is malformed.
+    """
+    fallback = load_spec(path_or_name).chat_template
+    if is_random(path_or_name):
+        return None if fallback is None else ChatTemplate(fallback)
+    return read_chat_template(model_path(path_or_name), fallback)
 
 
 def read_chat_template(path: Path, fallback: str | None = None) -> ChatTemplate | None:

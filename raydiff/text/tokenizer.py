@@ -10,11 +10,13 @@ import tokenizers
 
 from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec, model_path
+from raydiff.families.presets import is_random
 from raydiff.spec import ModelSpec
 from raydiff.text.backends import hardened, load_backend, recognising_specials
 from raydiff.text.fallback import ByteFallback
 from raydiff.text.specials import Specials, unused_mark
-from raydiff.text.template import ChatTemplate, Messages, read_chat_template
+from raydiff.text.synthetic import synthetic_backend
+from raydiff.text.template import ChatTemplate, Messages, load_chat_template
 
 
 class Tokenizer:
@@ -35,13 +37,16 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path_or_name: str | Path) -> Tokenizer:
-        """Read the tokenizer files and the chat template of a checkpoint.
+        """Read the tokenizer files and the chat template of a checkpoint. A model of random
+        weights has a tokenizer of bytes.
 
         Raises:
             ModelError: the directory has no readable tokenizer, or a malformed template.
         """
-        path, spec = model_path(path_or_name), load_spec(path_or_name)
-        return cls(load_backend(path), spec, read_chat_template(path, spec.chat_template))
+        spec, template = load_spec(path_or_name), load_chat_template(path_or_name)
+        if is_random(path_or_name):
+            return cls(synthetic_backend(spec), spec, template)
+        return cls(load_backend(model_path(path_or_name)), spec, template)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, without special tokens."""
