@@ -14,6 +14,7 @@ from raydiff.spec import KVGroup, ModelSpec
 
 CANVAS_LENGTH = 256
 FULL = "full_attention"
+BEGIN_ID = 2
 PERIOD = 6
 """Where the config does not list them, every sixth layer, and the last, attends in full."""
 MAX_TOKENS = 256
@@ -39,7 +40,7 @@ def _spec(source: Source) -> ModelSpec:
     _check(config, text)
     canvas = int(config.get("canvas_length") or CANVAS_LENGTH)
     context = int(text.get("max_position_embeddings", 131072))
-    bos = text.get("bos_token_id")
+    bos = text.get("bos_token_id", BEGIN_ID)
     pad = _first(source, "pad_token_id", 0)
     return ModelSpec(
         name=source.name,
