@@ -20,7 +20,7 @@ AnySettings = TypeVar("AnySettings", bound="Settings")
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register the command."""
     parser = subparsers.add_parser("serve", help="serve an OpenAI-compatible HTTP endpoint")
-    parser.add_argument("--model", help="bundled name or directory (summarizer)")
+    parser.add_argument("--model", help="bundled name, directory or random:PRESET (summarizer)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, help="port; 0 picks a free one (8000)")
     parser.add_argument("--metrics-port", type=int, help="port of the metrics to scrape (random)")

@@ -30,7 +30,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("input", metavar="INPUT", help="Parquet file, or directory of *.parquet")
     parser.add_argument("output", metavar="OUTPUT", help="directory of this run")
-    parser.add_argument("--model", default="summarizer", help="bundled name or directory")
+    parser.add_argument(
+        "--model", default="summarizer", help="bundled name or checkpoint directory"
+    )
     parser.add_argument(
         "--instruction",
         metavar="TEXT",
