@@ -16,16 +16,14 @@ LONG = 1024
 masks, which would be copied otherwise, grow with the square of it."""
 
 
-def mask_bias(mask_BLK: Tensor | None, dtype: torch.dtype, sharing: int = 1) -> Tensor | None:
+def mask_bias(mask_BLK: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """Additive mask [B, 1, L, K] of a bool one; a large finite value where it is False, so that a
-    row that may attend to nothing gives no NaN. Its rows are repeated `sharing` times: given H / G
-    of them, `attend` need not do so in each layer.
+    row that may attend to nothing gives no NaN.
     """
     if mask_BLK is None:
         return None
     bias_BLK = torch.zeros(mask_BLK.shape, dtype=dtype, device=mask_BLK.device)
-    bias_BLK.masked_fill_(~mask_BLK, torch.finfo(dtype).min / 2)
-    return bias_BLK.repeat(1, sharing, 1).unsqueeze(1) if sharing > 1 else bias_BLK.unsqueeze(1)
+    return bias_BLK.masked_fill_(~mask_BLK, torch.finfo(dtype).min / 2).unsqueeze(1)
 
 
 def attend(
@@ -39,15 +37,14 @@ def attend(
     scale = q_BHLE.shape[-1] ** -0.5 if scale is None else scale
     shape_BHLE = q_BHLE.shape
     shared = shape_BHLE[1] // kv.shape[2]
-    if shared > 1 and length >= LONG:
+    if shared > 1 and shape_BHLE[2] >= LONG:
         kv = kv.repeat_interleave(shared, dim=2)
         past = None if past is None else past.repeat_interleave(shared, dim=2)
         shared = 1
     if shared > 1:
         # queries that share a key/value head become its rows, so that no key is copied
         q_BHLE = q_BHLE.reshape(shape_BHLE[0], kv.shape[2], -1, shape_BHLE[3])
-        if bias_B1LK is not None and bias_B1LK.shape[2] == shape_BHLE[2]:
-            bias_B1LK = bias_B1LK.repeat(1, 1, shared, 1)
+        bias_B1LK = None if bias_B1LK is None else bias_B1LK.repeat(1, 1, shared, 1)
     if q_BHLE.device.type == "cpu":
         context_BHLE = _attend_plainly(q_BHLE * scale, kv, past, bias_B1LK)
     else:
