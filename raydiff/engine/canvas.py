@@ -106,6 +106,11 @@ class Canvas:
         return 0 if self.spec.attention == "full" else self.frame.start
 
     @property
+    def encoded_prompt(self) -> Ints:
+        """The part of the prompt that is encoded before the first frame is denoised."""
+        return self.prompt[: self.context_length]
+
+    @property
     def reserved_context(self) -> int:
         """The most positions that this request can have in the cache, or in its context."""
         total = self.prompt_length + self.max_tokens
@@ -198,6 +203,27 @@ class Canvas:
         """(F,), or (draws, F), fresh draws from the row's own generator."""
         shape = (draws, len(self.frame)) if draws else (len(self.frame),)
         return self.rng.random(shape, dtype=np.float32)
+
+    def step_uniforms(self, draws: int) -> Floats:
+        """(draws, F) the next forward's draws beside the candidates'. Steps of ancestral sampling
+        that unmask nothing are passed over: they would change neither tokens nor predictions
+        (MDLM, Sahoo et al. 2024, section 4).
+        """
+        uniforms = self.uniforms(draws)
+        while self._passes_idle_steps() and not self._unmasks(uniforms[0]):
+            self.step += 1
+            uniforms = self.uniforms(draws)
+        return uniforms
+
+    def _passes_idle_steps(self) -> bool:
+        d = self.request.decoding
+        monotone = d.policy == "ancestral" and self.spec.noise == "absorbing"
+        return monotone and self.windows.cache in ("none", "exact") and not self.remembers
+
+    def _unmasks(self, uniforms: Floats) -> bool:
+        """Whether ancestral sampling unmasks an eligible position with these draws (F,)."""
+        time, next_time = np.float32(self.times())
+        return bool((self.eligible() & (uniforms >= next_time / time)).any())
 
     def observe(self, best: Ints, best_confidence: Floats, confidence: Floats) -> None:
         """Remember a forward: most likely tokens, their probabilities and the candidates', (F,)."""

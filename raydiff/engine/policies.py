@@ -32,6 +32,7 @@ def policy_rows(rows: Sequence[Row], width: int) -> tuple[PolicyRows, ...]:
 
 def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) -> PolicyRows:
     canvases = [row.canvas for row in rows]
+    uniforms = _uniforms(policy, rows, width)  # first: it may pass over steps
     times = [canvas.times() for canvas in canvases]
     rule = RULES[policy]
     past = _past(rows, width) if policy == "credit" else None
@@ -44,7 +45,7 @@ def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) ->
         full_steps=np.array([canvas.full_steps for canvas in canvases], dtype=np.int64),
         time=np.array([time for time, _ in times], dtype=np.float32),
         next_time=np.array([time for _, time in times], dtype=np.float32),
-        uniforms=_uniforms(policy, rows, width),
+        uniforms=uniforms,
         previous_best=_spread(rows, width, lambda c: c.history.best, -1)
         if "stop_entropy" in POLICY_SETTINGS[policy] or policy == "speculative"
         else None,
@@ -80,7 +81,7 @@ def _uniforms(policy: str, rows: Sequence[Row], width: int) -> Floats | None:
         return None
     return stack(
         [
-            row.spread(row.canvas.uniforms(draws), 0.0)
+            row.spread(row.canvas.step_uniforms(draws), 0.0)
             if asks
             else np.zeros((draws, row.width), dtype=np.float32)
             for row, asks in zip(rows, own, strict=True)

@@ -188,3 +188,10 @@ def test_stable_positions_commit_before_their_turn(full: BertDenoiser) -> None:
     slow = _run_one(full, Decoding(policy="quota", steps=16), PROMPTS[0])
     quick = _run_one(full, FULL["stable"], PROMPTS[0])
     assert quick.usage.forwards < slow.usage.forwards
+
+
+def test_ancestral_steps_that_unmask_nothing_cost_no_forward(full: BertDenoiser) -> None:
+    many = Decoding(policy="ancestral", steps=16, block_length=16)
+    assert _run_one(full, replace(many, block_length=8), PROMPTS[0]).usage.forwards < 32
+    forwards = _run_one(full, many, PROMPTS[0]).usage.forwards
+    assert forwards <= 15  # one position is pinned, and each of the others unmasks once
