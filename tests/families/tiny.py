@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,16 @@ class Tiny:
             noise = torch.randn(shape, generator=generator)
             made[key] = 1 + 0.2 * noise if "norm" in key or "ln_f" in key else 0.25 * noise
         return made
+
+    def one_layer(self) -> Tiny:
+        """The same with its first layer alone."""
+        depth = "n_layers" if "n_layers" in self.config else "num_hidden_layers"
+        kept = {
+            key: shape
+            for key, shape in self.shapes.items()
+            if not key.startswith(("model.layers.1.", "model.transformer.blocks.1."))
+        }
+        return replace(self, config={**self.config, depth: 1}, shapes=kept)
 
     def sees(self, length: int, block_length: int | None) -> Tensor:
         """(length, length) which position may attend to which."""
