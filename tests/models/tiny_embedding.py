@@ -113,10 +113,14 @@ def weights(cross: bool, seed: int = 0) -> dict[str, Tensor]:
     made = {
         key: 0.3 * torch.randn(shape, generator=generator) for key, shape in shapes(cross).items()
     }
-    made["word_embedding.weight"] *= 4
     for key in made:
         if key.endswith("LayerNorm.weight"):
             made[key] += 1
+        elif key.endswith("bias") or "attention.output.dense" in key:
+            made[key] *= 0.2
+        elif key.startswith(("word_embedding", "input_up_proj", "position_embeddings")):
+            made[key] *= 3
+    made["output_down_proj.2.weight"] *= 3
     return made
 
 
