@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from raydiff.models import attention
 from raydiff.models.decoder import DecoderDenoiser
 from raydiff.models.loading import load_denoiser
 from tests.families.tiny import TINY, VOCAB, Tiny
@@ -146,6 +147,21 @@ def test_positions_that_are_not_live_cost_nothing_and_give_zeros(
     hidden, _ = denoiser.forward(row(4)[None], places(1, 4), mask, None, False, live)
     assert bool((hidden[0, 2] == 0).all())
     assert bool((hidden[0, 3] != 0).any())
+
+
+def test_long_inputs_are_attended_alike(
+    pair: tuple[Tiny, DecoderDenoiser], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They copy shared keys instead of sharing them."""
+    tiny, denoiser = pair
+    monkeypatch.setattr(attention, "LONG", 5)
+    tokens = row(6, 8)
+    past = denoiser.encode(tokens[None, :BLOCK], places(1, BLOCK), None, None)
+    sees = tiny.sees(6, BLOCK)
+    assert close(logits(denoiser, tokens, sees), tiny.logits(tokens, sees))
+    monkeypatch.setattr(attention, "LONG", 2)
+    hidden, _ = denoiser.forward(tokens[None, BLOCK:], places(1, 2, BLOCK), None, past, False)
+    assert close(denoiser.logits(hidden[0]), tiny.logits(tokens, sees)[BLOCK:])
 
 
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: tiny.name)
