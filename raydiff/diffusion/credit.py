@@ -40,8 +40,14 @@ def add_boost(
 
 
 def _credit(tokens_NC: Tensor, confidence_NC: Tensor) -> Tensor:
-    """(N, C) float32: credit of the token of each forward, summed over all that predicted it."""
-    age_C = torch.arange(tokens_NC.shape[1] - 1, -1, -1, device=tokens_NC.device)
-    given_NC = confidence_NC**POWER * DECAY**age_C
-    same_NCC = tokens_NC[:, :, None] == tokens_NC[:, None, :]
-    return (same_NCC * given_NC[:, None, :]).sum(dim=2)
+    """(N, C) float32: credit of the token of each forward, given by all that predicted it.
+
+    Forward after forward, since a sum over all would round by how many a batch's longest history
+    has; and by logarithms, since a power rounds by a position's place in the batch.
+    """
+    given_NC = (POWER * confidence_NC.log()).exp()
+    credit_NC = torch.zeros_like(given_NC)
+    for token_N, given_N in zip(tokens_NC.unbind(1), given_NC.unbind(1), strict=True):
+        same_NC = tokens_NC == token_N[:, None]
+        credit_NC = credit_NC * DECAY + same_NC * given_N[:, None]
+    return credit_NC

@@ -22,5 +22,6 @@ def settled(
     stops. Source: DiffusionGemma's stopping rule.
     """
     stable_R = ((best_RW == previous_RW) | ~open_RW).all(dim=1)
-    total_R = entropy_RW.masked_fill(~open_RW, 0).sum(dim=1)
-    return stable_R & (total_R < stop_entropy_R * open_RW.sum(dim=1))
+    # in fp64, so that the padding of a batch does not show in how a sum rounds
+    total_R = entropy_RW.double().masked_fill(~open_RW, 0).sum(dim=1)
+    return stable_R & (total_R < stop_entropy_R.double() * open_RW.sum(dim=1))

@@ -12,7 +12,7 @@ from raydiff.diffusion.rules import RULES
 from raydiff.diffusion.view import Change
 from raydiff.spec import Noise
 from tests.diffusion.denoising import Network, Trace, decode
-from tests.diffusion.views import CASES, MASK, VOCAB, apply, random_view, rows_of
+from tests.diffusion.views import CASES, MASK, VOCAB, apply, padded, random_view, rows_of
 
 seeds = st.integers(0, 10**6)
 every_policy = pytest.mark.parametrize(("policy", "noise"), CASES)
@@ -59,6 +59,21 @@ def test_a_row_alone_fares_as_beside_any_others(policy: str, noise: Noise, seed:
             tokens=together.tokens[at], open=together.open[at], final=together.final[at]
         )
         assert same(apply(policy, rows_of(view, at)), expected)
+
+
+@every_policy
+@settings(deadline=None, max_examples=30)
+@given(seed=seeds, more=st.integers(1, 30))
+def test_a_window_padded_to_a_longer_rows_changes_nothing(
+    policy: str, noise: Noise, seed: int, more: int
+) -> None:
+    view = random_view(policy, seed, noise)
+    plain, wide = apply(policy, view), apply(policy, padded(view, more, seed))
+    width = view.tokens.shape[1]
+    assert torch.equal(wide.tokens[:, :width], plain.tokens)
+    assert torch.equal(wide.open[:, :width], plain.open)
+    assert torch.equal(wide.final, plain.final)
+    assert not wide.open[:, width:].any()
 
 
 @every_policy

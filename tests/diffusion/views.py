@@ -103,6 +103,27 @@ def rows_of(view: View, at: Tensor) -> View:
     return replace(view, **chosen, settings=own)
 
 
+def padded(view: View, more: int, seed: int) -> View:
+    """The view in a window wider by closed positions, as beside a longer row."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def wider(name: str) -> Tensor:
+        values: Tensor = getattr(view, name)
+        if name in ("open", "revisable"):
+            extra = torch.zeros(len(values), more, dtype=torch.bool)
+        elif values.dtype == torch.long:
+            extra = torch.randint(1, VOCAB, (len(values), more), generator=generator)
+        else:
+            extra = torch.rand(*values.shape[:-1], more, generator=generator)
+        return torch.cat((values, extra), dim=-1)
+
+    width = view.tokens.shape[1]
+    tensors = [f.name for f in fields(View) if isinstance(getattr(view, f.name), Tensor)]
+    wide = [name for name in tensors if getattr(view, name).shape[-1] == width]
+    wide = [name for name in wide if getattr(view, name).ndim > 1]
+    return replace(view, **{name: wider(name) for name in wide})
+
+
 def apply(policy: str, view: View) -> Change:
     """The policy's rule, as the engine calls it."""
     return RULES[policy].apply(view)
