@@ -68,9 +68,13 @@ class ServedModel:
             "object": "model",
             "created": self.created,
             "owned_by": "raydiff",
+            "family": spec.family,
+            "context_length": spec.context_length,
             "max_prompt_tokens": spec.max_prompt_tokens,
             "max_new_tokens": spec.max_new_tokens,
             "block_length": spec.block_length,
+            "policies": list(spec.policies()),
+            "chat_template": self.reader.tokenizer.has_chat_template,
         }
 
 
