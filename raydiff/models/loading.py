@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from torch import Tensor, nn
+from huggingface_hub.errors import StrictDataclassError
+from torch import nn
 
 from raydiff.errors import ModelError, invalid
 from raydiff.families import Family, Source, family_of, load_source, load_spec, model_path
@@ -18,22 +19,22 @@ from raydiff.families.presets import is_random
 from raydiff.models.denoiser import Denoiser
 from raydiff.models.filling import fill_from
 from raydiff.models.keys import KeyMap
-from raydiff.models.meta import on_meta, recompute_buffers, stored_dtype
+from raydiff.models.meta import on_meta, recompute_buffers
 from raydiff.models.networks import NETWORKS
+from raydiff.models.precision import resolve_dtype as resolve_dtype
+from raydiff.models.precision import resolve_precision
+from raydiff.models.quantized import run_experts_one_by_one
 from raydiff.models.random import fill_randomly
 from raydiff.models.random import random_denoiser as random_denoiser
 from raydiff.models.slots import open_slots
-
-DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
 
 
 def load_denoiser(path_or_name: str | Path, device: str = "auto", dtype: str = "auto") -> Denoiser:
     """A checkpoint directory, a bundled model by name or a preset with random weights, ready to
     run.
 
-    `device` is auto (CUDA where there is one), cpu, cuda or cuda:N. `dtype` is auto, bf16, fp16 or
-    fp32; auto is bf16 where the device multiplies it fast, fp32 elsewhere. Models over embeddings
-    are a `LatentDenoiser`.
+    `device` is auto (CUDA where there is one), cpu, cuda or cuda:N; `dtype` is that of
+    `resolve_precision`. Models over embeddings are a `LatentDenoiser`.
 
     Raises:
         ModelError: no such model, an unknown family, weights that are missing, unreadable or do
@@ -42,19 +43,16 @@ def load_denoiser(path_or_name: str | Path, device: str = "auto", dtype: str = "
     source, spec = load_source(path_or_name), load_spec(path_or_name)
     family = family_of(source.config, source.name)
     where = resolve_device(device)
-    float_dtype = resolve_dtype(dtype, where)
+    precision = resolve_precision(dtype, where)
     module = build_module(family, source)
-
-    def allocate(key: str, tensor: Tensor) -> Tensor:
-        kept = stored_dtype(module, key, tensor, float_dtype)
-        return torch.empty(tensor.shape, dtype=kept, device=where)
-
-    slots = open_slots(module, allocate)
+    slots = open_slots(module, precision.allocator(module, where))
     if is_random(path_or_name):
         fill_randomly(slots, where)
     else:
         fill_from(model_path(path_or_name), slots, KeyMap(family.rules, source.config), where)
     recompute_buffers(module, where)
+    if precision.weights is not None:
+        run_experts_one_by_one(module)
     return cast(Denoiser, NETWORKS[family.network].wrap(module.eval(), spec))
 
 
@@ -72,7 +70,7 @@ def build_module(family: Family, source: Source) -> nn.Module:
         )
     try:
         return on_meta(NETWORKS[family.network], family.stock_config(source.config))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, StrictDataclassError) as error:
         raise ModelError(
             f"{source.name}/config.json: no model can be made of it: {error!r}."
         ) from error
@@ -90,20 +88,3 @@ def resolve_device(device: str) -> torch.device:
             invalid("device", expected="auto, cpu, or a CUDA device of this machine", got=device)
         ) from error
     return where
-
-
-def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """The dtype of a setting; raises ModelError for an unknown name."""
-    if dtype == "auto":
-        return torch.bfloat16 if _fast_bf16(device) else torch.float32
-    if dtype not in DTYPES:
-        raise ModelError(invalid("dtype", expected=f"auto or one of {sorted(DTYPES)}", got=dtype))
-    return DTYPES[dtype]
-
-
-def _fast_bf16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
-    # Without these instructions bf16 products are emulated, slower than fp32.
-    checks = (torch.cpu._is_avx512_bf16_supported, torch.cpu._is_amx_tile_supported)
-    return any(check() for check in checks)

@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM
 
 from raydiff.models.bert import BertDenoiser
+from raydiff.models.quantized import QuantizedWeight
 from raydiff.models.slots import Slot, Slots
 from raydiff.request import Decoding
 from raydiff.spec import KVGroup, ModelSpec
@@ -34,11 +35,14 @@ def fill_randomly(slots: Slots, device: torch.device, seed: int = 0) -> None:
 
 
 def _parts(slot: Slot) -> Iterator[Tensor]:
-    """A weight in runs along its first dimension."""
-    height = slot.shape[0]
-    step = max(1, CHUNK_VALUES * height // max(1, slot.tensor.numel()))
+    """A weight in runs along its first dimension, or whole if it has no parts."""
+    tensor, height = slot.tensor, slot.shape[0]
+    step = max(1, CHUNK_VALUES * height // max(1, tensor.numel()))
+    if isinstance(tensor, QuantizedWeight) and tensor.pick(slice(0, 1)) is None:
+        yield tensor
+        return
     for start in range(0, height, step):
-        yield slot.tensor.narrow(0, start, min(step, height - start))
+        yield tensor.narrow(0, start, min(step, height - start))
 
 
 def random_denoiser(
