@@ -44,6 +44,7 @@ def _spec(source: Source) -> ModelSpec:
         pad_id=decoder.pad_id(source, ends[0]),
         mask_id=decoder.mask_id(source, ("<|mask|>",), _MASK),
         end_ids=ends,
+        prompt_prefix_ids=_begin(source),
         chat_template=decoder.qwen_chat(system="You are a helpful assistant."),
         context_length=context,
         max_prompt_tokens=context - usual,
@@ -58,6 +59,13 @@ def _spec(source: Source) -> ModelSpec:
             temperature=_TEMPERATURE,
         ),
     )
+
+
+def _begin(source: Source) -> tuple[int, ...]:
+    """The tokenizer's begin token, with which its authors begin texts to be continued; the
+    config's `bos_token_id` is another, Qwen2's."""
+    begin = source.special_ids.get(source.special_tokens.get("bos_token", ""))
+    return () if begin is None else (begin,)
 
 
 FAMILY = Family(

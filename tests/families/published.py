@@ -18,12 +18,14 @@ def read(
     config: Mapping[str, Any],
     generation: Mapping[str, Any] | None = None,
     added_tokens: Mapping[str, int] | None = None,
+    special_tokens: Mapping[str, str] | None = None,
 ) -> ModelSpec:
     """The spec of a checkpoint with these files."""
     files = {
         "config": config,
         "generation_config": generation,
         "added_tokens": added_tokens,
+        "special_tokens_map": special_tokens,
     }
     for name, content in files.items():
         if content is not None:

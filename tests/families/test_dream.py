@@ -56,6 +56,12 @@ def test_its_usual_decoding_ranks_by_entropy_on_its_own_timesteps(tmp_path: Path
     assert resolved.block_length == 512
 
 
+def test_texts_to_be_continued_begin_with_the_tokenizers_begin_token(tmp_path: Path) -> None:
+    assert read(tmp_path, DREAM_7B).prompt_prefix_ids == ()
+    ids, roles = {"<|beginoftext|>": 151665}, {"bos_token": "<|beginoftext|>"}
+    assert read(tmp_path, DREAM_7B, None, ids, roles).prompt_prefix_ids == (151665,)
+
+
 def test_later_block_causal_models_of_its_type_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="known family"):
         read(tmp_path, {**DREAM_7B, "block_size": 32})
