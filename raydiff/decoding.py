@@ -236,7 +236,10 @@ class Decoding:
         ),
     )
     eta: float | None = field(
-        default=None, metadata=_number(0, 1, help="strength of remasking, or of DDIM's noise")
+        default=None,
+        metadata=_number(
+            0, 1, help="strength of remasking (conf has none of its own), or of DDIM's noise"
+        ),
     )
     loop_from: float | None = field(
         default=None, metadata=_number(0, 1, help="time at which ReMDM's loop begins")
@@ -314,6 +317,9 @@ class Decoding:
         if self.max_tokens is not None:
             ok = self.min_tokens <= self.max_tokens
             require(ok, "min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens)
+        if self.loop_from is not None and self.loop_to is not None:
+            ok = self.loop_to <= self.loop_from
+            require(ok, "loop_to", f"at most loop_from ({self.loop_from:g})", self.loop_to)
         if self.policy is not None:
             self._check_belongs(self.policy)
 

@@ -53,6 +53,13 @@ def test_values_that_contradict_each_other_are_refused() -> None:
         Decoding(policy="quota", threshold=0.5)
 
 
+def test_a_loop_begins_before_it_ends() -> None:
+    """Times run from 1 down to 0."""
+    Decoding(policy="remask", loop_from=0.5, loop_to=0.5)
+    with pytest.raises(DecodingError, match="loop_to"):
+        Decoding(policy="remask", loop_from=0.2, loop_to=0.5)
+
+
 def test_one_stop_string_is_a_list_of_one() -> None:
     assert Decoding(stop="END").stop == ("END",)  # type: ignore[arg-type]
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raydiff.decoding import POLICY_SETTINGS
+from raydiff.decoding import CHOICES, POLICY_SETTINGS
 from raydiff.diffusion.rules import RULES
 from raydiff.diffusion.view import Change
 from raydiff.spec import Noise
 from tests.diffusion.denoising import Network, Trace, decode
-from tests.diffusion.views import CASES, MASK, VOCAB, apply, padded, random_view, rows_of
+from tests.diffusion.views import CASES, MASK, VOCAB, apply, moved, padded, random_view, rows_of
 
 seeds = st.integers(0, 10**6)
 every_policy = pytest.mark.parametrize(("policy", "noise"), CASES)
@@ -89,6 +91,16 @@ def test_given_tokens_never_change(policy: str, noise: Noise, seed: int) -> None
 
 
 @every_policy
+def test_a_rule_stays_on_the_device_and_reads_no_value_back(policy: str, noise: Noise) -> None:
+    """Tensors without values stand for a device: to read one, or to mix in another, is an error."""
+    view = moved(random_view(policy, 0, noise), "meta")
+    change = apply(policy, view)
+    assert {t.device.type for t in (change.tokens, change.open, change.final)} == {"meta"}
+    assert change.tokens.shape == change.open.shape == view.tokens.shape
+    assert change.final.shape == view.step.shape
+
+
+@every_policy
 @settings(deadline=None, max_examples=30)
 @given(seed=seeds)
 def test_a_rule_leaves_its_view_alone(policy: str, noise: Noise, seed: int) -> None:
@@ -97,6 +109,55 @@ def test_a_rule_leaves_its_view_alone(policy: str, noise: Noise, seed: int) -> N
     assert torch.equal(view.tokens, again.tokens)
     assert torch.equal(view.open, again.open)
     assert torch.equal(view.entropy, again.entropy)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds)
+def test_quota_ranks_by_the_rows_own_score(seed: int) -> None:
+    """Rows of every score in one batch; the least entropy comes first."""
+    view = random_view("quota", seed)
+    kinds = torch.tensor([0, 1, 2, 3, 1, 2])
+    own = {"score": kinds.float(), "score_temperature": torch.zeros(6)}
+    change = apply("quota", replace(view, settings=own))
+    scores = (view.confidence, view.margin, -view.entropy, view.uniforms[:, 0])
+    assert CHOICES["score"].of == ("confidence", "margin", "entropy", "random")
+    for row, kind in enumerate(kinds.tolist()):
+        score = scores[kind][row].masked_fill(~view.open[row], -99)
+        count = min(int(view.at_least[row]), int(view.open[row].sum()))
+        committed = view.open[row] & ~change.open[row]
+        assert set(committed.nonzero()[:, 0].tolist()) == set(score.topk(count).indices.tolist())
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds)
+def test_quota_without_chance_needs_no_draws(seed: int) -> None:
+    view = random_view("quota", seed)
+    own = {"score": torch.arange(6) % 3.0, "score_temperature": torch.zeros(6)}
+    drawn = replace(view, settings=own)
+    undrawn = replace(drawn, uniforms=torch.zeros(6, 0, 10))
+    assert same(apply("quota", drawn), apply("quota", undrawn))
+
+
+def test_a_score_temperature_ranks_by_chance_of_the_rows_that_have_one() -> None:
+    """Random scores are uniform already, whatever temperature stands beside them."""
+    rows = 20_000
+    view = random_view("quota", 0, rows=rows, width=3)
+    kinds = torch.where(torch.arange(rows) % 2 == 0, 0.0, 3.0)
+    view = replace(
+        view,
+        open=torch.ones(rows, 3, dtype=torch.bool),
+        confidence=torch.tensor([0.9, 0.5, 0.1]).expand(rows, 3),
+        at_least=torch.ones(rows, dtype=torch.long),
+        settings={"score": kinds, "score_temperature": torch.full((rows,), 0.4)},
+    )
+    first = (~apply("quota", view).open).float()
+    warm = (torch.tensor([0.9, 0.5, 0.1]) / 0.4).softmax(0)
+    torch.testing.assert_close(first[kinds == 0].mean(0), warm, atol=0.025, rtol=0)
+    torch.testing.assert_close(
+        first[kinds == 3].mean(0), torch.full((3,), 1 / 3), atol=0.025, rtol=0
+    )
+    by_chance = view.uniforms[:, 0].argmax(1)
+    assert (first.argmax(1) == by_chance)[kinds == 3].all()
 
 
 @pytest.mark.parametrize("policy", list(RULES))

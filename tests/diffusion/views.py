@@ -103,6 +103,17 @@ def rows_of(view: View, at: Tensor) -> View:
     return replace(view, **chosen, settings=own)
 
 
+def moved(view: View, device: str) -> View:
+    """The view on another device."""
+    tensors = {
+        f.name: value.to(device)
+        for f in fields(View)
+        if isinstance(value := getattr(view, f.name), Tensor)
+    }
+    own = {name: values.to(device) for name, values in view.settings.items()}
+    return replace(view, **tensors, settings=own)
+
+
 def padded(view: View, more: int, seed: int) -> View:
     """The view in a window wider by closed positions, as beside a longer row."""
     generator = torch.Generator().manual_seed(seed)
