@@ -36,62 +36,67 @@ def margin(logits_NV: Tensor) -> Tensor:
     return probs_N2[:, 0] - probs_N2[:, 1]
 
 
-def entropy(logits_NV: Tensor) -> Tensor:
-    """(N,) float32: entropy of the distribution in nats; impossible tokens add nothing."""
-    terms_NV: Tensor = torch.special.entr(logits_NV.softmax(dim=-1))
+def entropy(probs_NV: Tensor) -> Tensor:
+    """(N,) float32: entropy in nats of probabilities; impossible tokens add nothing."""
+    terms_NV: Tensor = torch.special.entr(probs_NV)
     return terms_NV.sum(dim=-1)
 
 
-def sample(
-    logits_NV: Tensor,
-    temperature_N: Tensor,
-    top_k_N: Tensor,
-    top_p_N: Tensor,
-    uniform_N: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Draw one token a position by inverting the cumulative distribution at `uniform_N`.
+def tempered(logits_NV: Tensor, temperature_N: Tensor | None) -> Tensor:
+    """Logits divided by each position's temperature; 0, or none at all, leaves them."""
+    if temperature_N is None:
+        return logits_NV
+    return logits_NV / temperature_N.masked_fill(temperature_N <= 0, 1.0)[:, None]
 
-    Temperature scales first, then top-k (0 means all), then top-p keeps the smallest set of
-    the most likely tokens whose probability reaches it. One uniform number in [0, 1) a
-    position decides, so a row's draw depends on nothing but its own generator. Positions with
-    neither top-k nor top-p are drawn in the order of the vocabulary, without sorting it.
-    The confidence is the token's probability before temperature, top-k and top-p, as in
-    LLaDA's low-confidence remasking (Nie et al. 2025). Temperatures must be positive.
 
-    Returns (tokens_N int64, confidence_N float32).
+def sample(probs_NV: Tensor, top_k_N: Tensor, top_p_N: Tensor, uniform_N: Tensor) -> Tensor:
+    """Draw one token (N,) int64 a position by inverting the cumulative distribution.
+
+    `probs_NV` are at the position's temperature. Top-k (0 means all) comes first, then top-p
+    keeps the smallest set of the most likely tokens whose probability reaches it. One uniform
+    number in [0, 1) a position decides, so a row's draw depends on nothing but its own generator.
+    Positions with neither top-k nor top-p are drawn in the order of the vocabulary, without
+    sorting it.
     """
-    scaled_NV = logits_NV / temperature_N[:, None]
     cut_N = (top_k_N > 0) | (top_p_N < 1)
     at = cut_N.nonzero()[:, 0]
     if len(at) == 0:
-        tokens_N = _draw(scaled_NV, uniform_N)
-    elif len(at) == len(cut_N):
-        tokens_N = _draw_top(scaled_NV, top_k_N, top_p_N, uniform_N)
-    else:
-        whole = (~cut_N).nonzero()[:, 0]
-        tokens_N = torch.empty_like(top_k_N)
-        tokens_N[whole] = _draw(scaled_NV[whole], uniform_N[whole])
-        tokens_N[at] = _draw_top(scaled_NV[at], top_k_N[at], top_p_N[at], uniform_N[at])
-    chosen_N = logits_NV.gather(1, tokens_N[:, None])[:, 0]
-    return tokens_N, (chosen_N - logits_NV.logsumexp(dim=-1)).exp()
+        return _draw(probs_NV, uniform_N)
+    if len(at) == len(cut_N):
+        return _draw_top(probs_NV, top_k_N, top_p_N, uniform_N)
+    whole = (~cut_N).nonzero()[:, 0]
+    tokens_N = torch.empty_like(top_k_N)
+    tokens_N[whole] = _draw(probs_NV[whole], uniform_N[whole])
+    tokens_N[at] = _draw_top(probs_NV[at], top_k_N[at], top_p_N[at], uniform_N[at])
+    return tokens_N
 
 
-def _draw(scaled_NV: Tensor, uniform_N: Tensor) -> Tensor:
+def confidence(
+    logits_NV: Tensor, tokens_N: Tensor, best_N: Tensor, best_confidence_N: Tensor
+) -> Tensor:
+    """(N,) float32: probability of `tokens_N` from that of the most likely token.
+
+    Of untempered logits it is the confidence of LLaDA's low-confidence remasking (Nie et al. 2025).
+    """
+    pair_N2 = logits_NV.gather(1, torch.stack((tokens_N, best_N), dim=1))
+    return best_confidence_N * (pair_N2[:, 0] - pair_N2[:, 1]).exp()
+
+
+def _draw(probs_NV: Tensor, uniform_N: Tensor) -> Tensor:
     """Tokens by inverting the cumulative distribution in the order of the vocabulary."""
-    top_N, best_N = scaled_NV.max(dim=-1)
-    return _invert((scaled_NV - top_N[:, None]).exp(), uniform_N, best_N)
+    return _invert(probs_NV, uniform_N, probs_NV.argmax(dim=-1))
 
 
-def _draw_top(scaled_NV: Tensor, top_k_N: Tensor, top_p_N: Tensor, uniform_N: Tensor) -> Tensor:
+def _draw_top(probs_NV: Tensor, top_k_N: Tensor, top_p_N: Tensor, uniform_N: Tensor) -> Tensor:
     """Tokens by inverting it in descending order, cut off by top-k and top-p."""
-    sorted_NV, order_NV = scaled_NV.sort(dim=-1, descending=True, stable=True)
-    ranks_V = torch.arange(sorted_NV.shape[1], device=scaled_NV.device)
+    sorted_NV, order_NV = probs_NV.sort(dim=-1, descending=True, stable=True)
+    ranks_V = torch.arange(sorted_NV.shape[1], device=probs_NV.device)
     keep_k_N = torch.where(top_k_N > 0, top_k_N, sorted_NV.shape[1])
-    sorted_NV = sorted_NV.masked_fill(ranks_V[None, :] >= keep_k_N[:, None], float("-inf"))
-    probs_NV = sorted_NV.softmax(dim=-1)
-    before_NV = probs_NV.cumsum(dim=-1) - probs_NV
-    probs_NV = probs_NV.masked_fill((before_NV >= top_p_N[:, None]) & (ranks_V > 0), 0.0)
-    choice_N = _invert(probs_NV, uniform_N, torch.zeros_like(top_k_N))
+    sorted_NV = sorted_NV.masked_fill(ranks_V[None, :] >= keep_k_N[:, None], 0.0)
+    before_NV = sorted_NV.cumsum(dim=-1) - sorted_NV
+    reached_N = top_p_N * sorted_NV.sum(dim=-1)
+    sorted_NV = sorted_NV.masked_fill((before_NV >= reached_N[:, None]) & (ranks_V > 0), 0.0)
+    choice_N = _invert(sorted_NV, uniform_N, torch.zeros_like(top_k_N))
     return order_NV.gather(1, choice_N[:, None])[:, 0]
 
 

@@ -42,21 +42,25 @@ def score(
     """The scores of a part of the positions; `softener` makes expected embeddings."""
     best_M, best_confidence_M = sampling.greedy(logits_MV)
     candidates_M, confidence_M = best_M, best_confidence_M
-    tempered_MV = logits_MV
-    if positions.temperature_M is not None:
-        candidates_M, confidence_M = best_M.clone(), best_confidence_M.clone()
-        _draw(logits_MV, part, positions, candidates_M, confidence_M)
-        if "entropy" in needs or softener is not None:
-            temperature_M = positions.temperature_M[part]
-            divisor_M = torch.where(temperature_M > 0, temperature_M, 1.0)
-            tempered_MV = logits_MV / divisor_M[:, None]
+    temperature_M = positions.temperature_M
+    draws = temperature_M is not None
+    tempered_MV = probs_MV = logits_MV
+    if draws or "entropy" in needs or softener is not None:
+        tempered_MV = sampling.tempered(
+            logits_MV, None if temperature_M is None else temperature_M[part]
+        )
+    if draws or "entropy" in needs:
+        probs_MV = tempered_MV.softmax(dim=-1)
+    if draws:
+        candidates_M = _drawn(probs_MV, part, positions, best_M)
+        confidence_M = sampling.confidence(logits_MV, candidates_M, best_M, best_confidence_M)
     return Scores(
         candidates=candidates_M,
         confidence=confidence_M,
         best=best_M,
         best_confidence=best_confidence_M,
         margin=sampling.margin(logits_MV) if "margin" in needs else None,
-        entropy=sampling.entropy(tempered_MV) if "entropy" in needs else None,
+        entropy=sampling.entropy(probs_MV) if "entropy" in needs else None,
         soft=None if softener is None else softener.soft(tempered_MV),
     )
 
@@ -90,18 +94,16 @@ def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
     return torch.cat(given) if given else None
 
 
-def _draw(
-    logits_MV: Tensor, part: slice, positions: Positions, tokens_M: Tensor, confidence_M: Tensor
-) -> None:
-    """Replace the most likely token where a row samples, in place."""
+def _drawn(probs_MV: Tensor, part: slice, positions: Positions, best_M: Tensor) -> Tensor:
+    """The token drawn where a row samples, elsewhere the most likely one."""
     assert positions.temperature_M is not None
     at = (positions.temperature_M[part] > 0).nonzero()[:, 0]
-    if len(at) == 0:
-        return
-    tokens_M[at], confidence_M[at] = sampling.sample(
-        logits_MV if len(at) == len(tokens_M) else logits_MV[at],
-        positions.temperature_M[part][at],
-        positions.top_k_M[part][at],
-        positions.top_p_M[part][at],
-        positions.uniforms_M[part][at],
-    )
+    tokens_M = best_M.clone()
+    if len(at):
+        tokens_M[at] = sampling.sample(
+            probs_MV if len(at) == len(tokens_M) else probs_MV[at],
+            positions.top_k_M[part][at],
+            positions.top_p_M[part][at],
+            positions.uniforms_M[part][at],
+        )
+    return tokens_M

@@ -110,21 +110,18 @@ class _State:
         self.previous = self.best
         best, best_confidence = sampling.greedy(flat)
         candidates, confidence = best, best_confidence
+        probs = (flat / (temperature or 1.0)).softmax(-1)
         if temperature:
-            candidates, confidence = sampling.sample(
-                flat,
-                torch.full((count,), temperature),
-                torch.zeros(count, dtype=torch.long),
-                torch.ones(count),
-                uniforms_RW.flatten(),
-            )
+            none, all_of_it = torch.zeros(count, dtype=torch.long), torch.ones(count)
+            candidates = sampling.sample(probs, none, all_of_it, uniforms_RW.flatten())
+            confidence = sampling.confidence(flat, candidates, best, best_confidence)
         self.best, self.candidates = best.view(shape), candidates.view(shape)
         self.confidence = confidence.view(shape)
         self.best_confidence = best_confidence.view(shape)
         if "margin" in needs:
             self.margin = sampling.margin(flat).view(shape)
         if "entropy" in needs:
-            self.entropy = sampling.entropy(flat / (temperature or 1.0)).view(shape)
+            self.entropy = sampling.entropy(probs).view(shape)
 
     def view(
         self,

@@ -18,13 +18,13 @@ def draw(
     logits: torch.Tensor, uniform: float, temperature: float = 1.0, top_k: int = 0, top_p: float = 1
 ) -> tuple[int, float]:
     rows = logits.shape[0]
-    tokens, confidence = sampling.sample(
-        logits,
-        torch.full((rows,), temperature),
+    tokens = sampling.sample(
+        sampling.tempered(logits, torch.full((rows,), temperature)).softmax(-1),
         torch.full((rows,), top_k),
         torch.full((rows,), top_p),
         torch.full((rows,), uniform),
     )
+    confidence = sampling.confidence(logits, tokens, *sampling.greedy(logits))
     return int(tokens[0]), float(confidence[0])
 
 
@@ -43,9 +43,8 @@ def test_sampling_inverts_the_cumulative_distribution(temperature: float) -> Non
     """Over an even grid of uniforms each token comes as often as its probability says."""
     n = 4000
     uniforms = (torch.arange(n) + 0.5) / n
-    tokens, _ = sampling.sample(
-        LOGITS.expand(n, -1),
-        torch.full((n,), temperature),
+    tokens = sampling.sample(
+        (LOGITS / temperature).softmax(-1).expand(n, -1),
         torch.zeros(n, dtype=torch.long),
         torch.ones(n),
         uniforms,
@@ -92,19 +91,15 @@ def test_a_forbidden_token_is_never_drawn(
 def test_a_row_draws_the_same_beside_any_other() -> None:
     logits = torch.randn(6, 32, generator=torch.Generator().manual_seed(0))
     uniforms = torch.rand(6, generator=torch.Generator().manual_seed(1))
-    k, p, t = (
-        torch.tensor([0, 3, 0, 9, 1, 0]),
-        torch.tensor([1, 0.5, 0.9, 1, 1, 0.2]),
-        torch.rand(6) + 0.5,
-    )
-    together = sampling.sample(logits, t, k, p, uniforms)[0]
+    k, p = torch.tensor([0, 3, 0, 9, 1, 0]), torch.tensor([1, 0.5, 0.9, 1, 1, 0.2])
+    t = torch.rand(6, generator=torch.Generator().manual_seed(2)) + 0.5
+    probs = sampling.tempered(logits, t).softmax(-1)
+    together = sampling.sample(probs, k, p, uniforms)
     alone = [
-        sampling.sample(
-            logits[i : i + 1], t[i : i + 1], k[i : i + 1], p[i : i + 1], uniforms[i : i + 1]
-        )
+        sampling.sample(probs[i : i + 1], k[i : i + 1], p[i : i + 1], uniforms[i : i + 1])
         for i in range(6)
     ]
-    assert together.tolist() == [int(tokens[0]) for tokens, _ in alone]
+    assert together.tolist() == [int(tokens[0]) for tokens in alone]
 
 
 def test_end_tokens_are_biased_and_forbidden_per_position() -> None:
@@ -128,10 +123,10 @@ def test_without_top_k_and_top_p_a_draw_needs_no_order(seed: int, temperature: f
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(20, 30, generator=generator, dtype=torch.float64)
     uniforms = torch.rand(20, generator=generator, dtype=torch.float64)
-    many = torch.full((20,), temperature, dtype=torch.float64)
     none, all_of_it = torch.zeros(20, dtype=torch.long), torch.ones(20)
-    tokens, _ = sampling.sample(logits, many, none, all_of_it, uniforms)
-    cumulative = (logits / temperature).softmax(-1).cumsum(-1)
+    probs = (logits / temperature).softmax(-1)
+    tokens = sampling.sample(probs, none, all_of_it, uniforms)
+    cumulative = probs.cumsum(-1)
     assert tokens.tolist() == (cumulative <= uniforms[:, None]).sum(1).tolist()
 
 
@@ -139,10 +134,10 @@ def test_top_k_of_the_whole_vocabulary_has_the_same_distribution() -> None:
     """The sorted and the unsorted way agree over an even grid of uniforms."""
     n = 4000
     logits = torch.tensor([[0.5, 2.0, -1.0, 1.0]]).expand(n, -1)
-    uniforms, warm = (torch.arange(n) + 0.5) / n, torch.full((n,), 0.8)
+    uniforms, probs = (torch.arange(n) + 0.5) / n, (logits / 0.8).softmax(-1)
     shares = []
     for top_k in (0, 4):
-        tokens, _ = sampling.sample(logits, warm, torch.full((n,), top_k), torch.ones(n), uniforms)
+        tokens = sampling.sample(probs, torch.full((n,), top_k), torch.ones(n), uniforms)
         shares.append(torch.bincount(tokens, minlength=4) / n)
     torch.testing.assert_close(*shares, atol=1e-3, rtol=0)
 
@@ -155,11 +150,20 @@ def test_margin_and_entropy_are_those_of_the_distribution(seed: int) -> None:
     top = logits.softmax(-1).sort(descending=True).values
     torch.testing.assert_close(sampling.margin(logits), top[:, 0] - top[:, 1])
     torch.testing.assert_close(
-        sampling.entropy(logits), torch.distributions.Categorical(logits=logits).entropy()
+        sampling.entropy(logits.softmax(-1)),
+        torch.distributions.Categorical(logits=logits).entropy(),
     )
 
 
 def test_a_certain_token_has_margin_one_and_no_entropy() -> None:
     logits = torch.tensor([[0.0, -math.inf, -math.inf]])
     assert sampling.margin(logits).tolist() == [1]
-    assert sampling.entropy(logits).tolist() == [0]
+    assert sampling.entropy(logits.softmax(-1)).tolist() == [0]
+
+
+def test_temperatures_divide_logits_where_there_are_any() -> None:
+    """0 means greedy: the distribution stays that of the model."""
+    logits = LOGITS.expand(3, -1)
+    found = sampling.tempered(logits, torch.tensor([0.5, 0.0, 2.0]))
+    torch.testing.assert_close(found, logits * torch.tensor([[2.0], [1.0], [0.5]]))
+    assert sampling.tempered(logits, None) is logits
