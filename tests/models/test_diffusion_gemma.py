@@ -219,3 +219,19 @@ def test_the_decoder_gives_no_cache(denoiser: DiffusionGemmaDenoiser) -> None:
     past = encode(denoiser, tokens(3, seed=0), None)
     with pytest.raises(ValueError, match="want_kv"):
         denoiser.forward(torch.zeros(1, 1).long(), torch.tensor([[3]]), None, past, want_kv=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_near_fp32(config: dict[str, Any], stock: Any, dtype: Any) -> None:
+    """Logits are fp32 all the same; hidden states, caches and soft embeddings are not."""
+    weights = published_weights(stock)
+    half = tiny_denoiser(config, {key: tensor.to(dtype) for key, tensor in weights.items()}, dtype)
+    rounded = tiny_denoiser(config, {key: t.to(dtype).float() for key, t in weights.items()})
+    context, canvas = tokens(2 * WINDOW, seed=12), tokens(CANVAS, seed=13)
+    expected = denoise(rounded, encode(rounded, context, None), canvas)
+    past = encode(half, context, None)
+    found = denoise(half, past, canvas)
+    assert (half.dtype, past[0].dtype, found.dtype) == (dtype, dtype, torch.float32)
+    assert half.soft(found).dtype == dtype
+    spread = expected.std()
+    assert (found - expected).abs().mean() < 0.1 * spread

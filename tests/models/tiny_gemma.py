@@ -95,8 +95,10 @@ def _untied(model: DiffusionGemmaForBlockDiffusion) -> Weights:
     }
 
 
-def tiny_denoiser(config: dict[str, Any], weights: Weights) -> DiffusionGemmaDenoiser:
+def tiny_denoiser(
+    config: dict[str, Any], weights: Weights, dtype: torch.dtype = torch.float32
+) -> DiffusionGemmaDenoiser:
     """Ours, over the same weights."""
-    module = build(FAMILY.stock_config(config)).eval().requires_grad_(False)
+    module = build(FAMILY.stock_config(config)).eval().requires_grad_(False).to(dtype)
     module.load_state_dict({key: weights[key] for key in module.state_dict()})
     return wrap(module, FAMILY.spec(Source(name="tiny", config=config)))
