@@ -77,8 +77,6 @@ def test_texts_equal_the_published_loops(
     """Prompts of unequal length in one batch; a last block that the prompt fills in part."""
     tiny, engine = pair
     spec = engine.spec
-    if spec.commit_first and policy.schedule == "timestep":
-        pytest.skip("Dream's schedule knows no first token that commits besides")
     decoding = Decoding(
         **policy.given()
         | {

@@ -85,13 +85,17 @@ def by_quota(steps: int) -> Choose:
 
 def by_entropy(steps: int) -> Choose:
     """Dream: of m open positions the int(m (1 - s / t)) of lowest entropy, t falling from 1 to
-    0.001 in equal steps; all that are left at the last one.
+    0.001 in equal steps; all that are left at the last one. Steps of none are passed over.
     """
     times = torch.linspace(1, 1e-3, steps + 1)
 
     def choose(probs: Tensor, step: int, opened: int) -> list[int]:
-        share = 1 - times[step + 1] / times[step]
-        count = int(len(probs) * share) if step < steps - 1 else len(probs)
+        counts, left = [], opened
+        for i in range(steps):
+            share = 1 - times[i + 1] / times[i]
+            counts.append(int(left * share) if i < steps - 1 else left)
+            left -= counts[-1]
+        count = [count for count in counts if count][step]
         negative_entropy = (probs * (probs + 1e-10).log()).sum(-1)
         return negative_entropy.argsort(descending=True)[:count].tolist()
 
