@@ -29,6 +29,14 @@ RECIPES: dict[str, Recipe] = {
         "raydiff.train.small", "discrete flow matching from masks, prompt encoded once"
     ),
     "uniform": Recipe("raydiff.train.small", "uniform noise after D3PM, prompt encoded once"),
+    "diffuseq": Recipe(
+        "raydiff.train.embedding_kinds", "noise on embeddings, prompt and answer in one sequence"
+    ),
+    "diffusion-lm": Recipe(
+        "raydiff.train.embedding_kinds",
+        "noise on embeddings, predicted; cross-attention to prompts",
+    ),
+    "flow": Recipe("raydiff.train.embedding_kinds", "flow matching on embeddings"),
 }
 """By the name on the command line."""
 

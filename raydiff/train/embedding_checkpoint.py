@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import layer_norm
 
 from raydiff.families.embedding import MODEL_TYPE
+from raydiff.models.embedding import EmbeddingNetwork, build
 from raydiff.train.tokenizer import BEGIN_ID, END_ID, MASK_ID, PAD_ID
 
 WORD_EMBEDDING = "word_embedding.weight"
@@ -42,21 +43,29 @@ def write_config(
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
-def export_embedding_model(work: Path, folder: Path, normalise: bool, average: bool) -> None:
+def start_model(work: Path, seed: int) -> EmbeddingNetwork:
+    """The untrained network that `work` describes; the same for the same seed."""
+    torch.manual_seed(seed)
+    return build(json.loads((work / "start" / "config.json").read_text()))
+
+
+def export_embedding_model(work: Path, folder: Path, average: bool) -> None:
     """Writes a training run's weights in bf16 with the tokenizer and config it began with.
 
     The layer norm of embeddings that were trained with one is worked into them. A `config.json`
     already there is kept.
     """
+    settings = json.loads((work / "settings.json").read_text())
+    model = start_model(work, settings["seed"])
     state = torch.load(work / "checkpoint.pt", weights_only=True)
-    weights = dict(state["average" if average else "master"])
-    frozen = state.get("frozen", {})
-    table = weights.get(WORD_EMBEDDING, frozen.get(WORD_EMBEDDING))
-    if normalise:
-        table = layer_norm(table, table.shape[1:])
-    weights[WORD_EMBEDDING] = table
+    # frozen embeddings are not among the trained weights
+    model.load_state_dict(state["average" if average else "master"], strict=False)
+    weights = {key: value.detach() for key, value in model.state_dict().items()}
+    if settings["embedding_norm"]:
+        table = weights[WORD_EMBEDDING]
+        weights[WORD_EMBEDDING] = layer_norm(table, table.shape[1:])
+    half = {key: value.to(torch.bfloat16).contiguous() for key, value in weights.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    half = {key: value.detach().to(torch.bfloat16).contiguous() for key, value in weights.items()}
     save_file(half, folder / "model.safetensors", metadata={"format": "pt"})
     # safetensors writes for the owner alone, but a package's files are for everyone.
     (folder / "model.safetensors").chmod(0o644)

@@ -20,11 +20,11 @@ import torch
 from tokenizers import Tokenizer
 
 from raydiff.families import load_spec
-from raydiff.models.embedding import EmbeddingDenoiser, build
+from raydiff.models.embedding import EmbeddingDenoiser
 from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.corpus import read_split
 from raydiff.train.embedding import EmbeddingObjective, EmbeddingSettings, log_frequencies
-from raydiff.train.embedding_checkpoint import export_embedding_model, write_config
+from raydiff.train.embedding_checkpoint import export_embedding_model, start_model, write_config
 from raydiff.train.tokenizer import SMALL_VOCAB_SIZE, save_tokenizer, train_tokenizer
 from raydiff.train.trainer import Trainer, TrainingSettings
 
@@ -89,16 +89,15 @@ def main(kind: Kind, argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)  # each of the trainer's workers is one thread
     work: Path = options.work
     work.mkdir(parents=True, exist_ok=True)
-    noising = _settings(SHAPES[kind].settings, options)
     if options.export is not None:
-        export_embedding_model(work, options.export, noising.embedding_norm, options.average)
+        export_embedding_model(work, options.export, options.average)
         return 0
     if not (options.steps or options.decay):
         parser.error("--steps or --decay: expected how far to train, got neither")
     if options.corpus is None and not (work / CACHE).exists():
         parser.error("--corpus: expected a directory made by jobs/build_corpus.py, got none")
     (work / "pid").write_text(str(os.getpid()))
-    training = _settings(TRAINING, options)
+    training, noising = _settings(TRAINING, options), _settings(SHAPES[kind].settings, options)
     pairs = prepare(kind, work, options, training.document_tokens, noising.target_tokens)
     facts = {"kind": kind, **vars(training), **vars(noising)}
     (work / "settings.json").write_text(json.dumps(facts, indent=2))
@@ -119,14 +118,12 @@ def make_trainer(
     threads: int = 1,
 ) -> Trainer[Any]:
     """A trainer of the untrained model that `work` describes; deterministic in the seed."""
-    torch.manual_seed(training.seed)
-    start = work / "start"
-    model = build(json.loads((start / "config.json").read_text()))
+    model = start_model(work, training.seed)
     bias = log_frequencies(pairs, noising, len(model.lm_head.bias))
     model.lm_head.bias.data.copy_(bias - bias.mean())
     model.word_embedding.weight.requires_grad_(noising.embeddings == "joint")
     model.to(torch.bfloat16 if dtype == "bf16" else torch.float32)
-    denoiser = EmbeddingDenoiser(model, load_spec(start))
+    denoiser = EmbeddingDenoiser(model, load_spec(work / "start"))
     objective = EmbeddingObjective(denoiser, pairs, noising, training.document_tokens)
     return Trainer(model, objective, pairs, training, work, threads)
 
