@@ -149,5 +149,5 @@ FAMILY = Family(
     tested="logits against an independent plain implementation and the stock module; tokens "
     "against transformers' own generate with its draws matched, over several canvases",
     unchecked="the public weights; images are not read, and quantised checkpoints (FP8, NVFP4) "
-    "are refused for their keys",
+    "are refused",
 )
