@@ -1,7 +1,7 @@
 """`raydiff train uniform|discrete-flow|masked`: small denoisers of one kind of discrete noise each.
 
-Also `python -m raydiff.train.small KIND`. They share one architecture (stock BERT, tiny) and differ
-in noise, attention and where a target stands.
+Also `python -m raydiff.train.small KIND`. They share one architecture (stock BERT, tiny) and one
+layout, and differ in noise and attention.
 """
 
 from __future__ import annotations
@@ -25,14 +25,21 @@ from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.checkpoint import export_model, save_start
 from raydiff.train.corpus import read_split
 from raydiff.train.discrete import DiscreteObjective, DiscreteSettings, Kind
-from raydiff.train.tokenizer import BEGIN_ID, END_ID, MASK_ID, PAD_ID, train_tokenizer
+from raydiff.train.start import copying_start, pretrained_words, word_width
+from raydiff.train.tokenizer import (
+    BEGIN_ID,
+    END_ID,
+    MASK_ID,
+    PAD_ID,
+    SMALL_VOCAB_SIZE,
+    train_tokenizer,
+)
 from raydiff.train.trainer import Trainer, TrainingSettings
 
 CACHE = "train.npz"
-VOCAB_SIZE = 2048
 HIDDEN, LAYERS, HEADS = 128, 6, 4
 TRAINING = TrainingSettings(
-    batch_rows=64, shards=1, document_tokens=48, peak_rate=2e-3, warmup_steps=100
+    batch_rows=48, shards=1, document_tokens=40, peak_rate=2e-3, warmup_steps=30
 )
 
 
@@ -42,8 +49,6 @@ class Shape:
 
     noise: str
     attention: str
-    after_prompt: bool
-    """Targets follow their prompt; otherwise they stand at a position of their own."""
     policy: str
     steps: int
     settings: DiscreteSettings
@@ -53,7 +58,6 @@ SHAPES: dict[Kind, Shape] = {
     "uniform": Shape(
         noise="uniform",
         attention="encoder-block",
-        after_prompt=False,
         policy="entropy_bound",
         steps=24,
         settings=DiscreteSettings(),
@@ -61,7 +65,6 @@ SHAPES: dict[Kind, Shape] = {
     "discrete-flow": Shape(
         noise="absorbing",
         attention="encoder-block",
-        after_prompt=False,
         policy="flow",
         steps=24,
         settings=DiscreteSettings(),
@@ -69,10 +72,9 @@ SHAPES: dict[Kind, Shape] = {
     "masked": Shape(
         noise="absorbing",
         attention="full",
-        after_prompt=True,
         policy="quota",
-        steps=32,
-        settings=DiscreteSettings(copies=1, target_tokens=32),
+        steps=24,
+        settings=DiscreteSettings(copies=1),
     ),
 }
 
@@ -121,12 +123,14 @@ def prepare(
         tokenizer = Tokenizer.from_file(str(options.tokenizer))
     else:
         texts = (text for row in rows for text in (row.text, row.summary, row.summary))
-        tokenizer = train_tokenizer(texts, options.vocab_size)
+        tokenizer = train_tokenizer(texts, options.vocab_size, lower=True)
     torch.manual_seed(options.seed)
-    config = start_config(tokenizer.get_vocab_size(), document_tokens + 2 + target_tokens)
-    model = BertForMaskedLM(config)
     if options.start is not None:
         model = BertForMaskedLM.from_pretrained(str(options.start), dtype=torch.float32)
+    else:
+        config = start_config(tokenizer.get_vocab_size(), document_tokens + 2 + target_tokens)
+        words = pretrained_words(tokenizer, word_width(config), options.seed)
+        model = copying_start(config, document_tokens + 2, words)
     section = section_of(kind, document_tokens + 2, target_tokens)
     save_start(work / "start", tokenizer, model, section)
     pairs = tokenise_pairs(tokenizer, rows)
@@ -164,7 +168,7 @@ def section_of(kind: Kind, prompt_tokens: int, target_tokens: int) -> dict[str, 
         "max_prompt_tokens": prompt_tokens,
         "block_length": target_tokens,
         "max_new_tokens": target_tokens,
-        "target_position": None if shape.after_prompt else prompt_tokens,
+        "target_position": prompt_tokens,
         "defaults": {
             "policy": shape.policy,
             "steps": min(shape.steps, target_tokens),
@@ -197,7 +201,12 @@ def _parser(kind: Kind) -> argparse.ArgumentParser:
     add("--threads", type=int, default=1)
     add("--dtype", choices=("bf16", "fp32"), default="bf16", help="dtype of the forward")
     add("--tokenizer", type=Path, help="tokenizer.json to use instead of training one")
-    add("--vocab-size", type=int, default=VOCAB_SIZE, help="pieces of a tokenizer trained here")
+    add(
+        "--vocab-size",
+        type=int,
+        default=SMALL_VOCAB_SIZE,
+        help="pieces of a tokenizer trained here",
+    )
     add("--start", type=Path, help="model directory whose weights to start from")
     add("--export", type=Path, help="write the model directory from the checkpoint and stop")
     add("--average", action="store_true", help="export the moving average of the weights")
