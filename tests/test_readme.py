@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from raydiff.cli import build_parser
+from raydiff.cli import build_parser, main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -54,6 +54,15 @@ def test_the_map_leaves_no_room_out() -> None:
     rooms -= {"py.typed", "version.py"}
     mapped = {Path(name).name for name in re.findall(r"^\| `raydiff/([^`]+)` \|", README, re.M)}
     assert mapped == rooms
+
+
+GENERATE = [c for c in RAYDIFF if c.startswith("generate ") and "random:tiny" in c]
+
+
+@pytest.mark.parametrize("command", GENERATE)
+def test_every_example_of_a_decoder_runs(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*shlex.split(command), "--device", "cpu", "--threads", "1"]) == 0
+    assert capsys.readouterr().out.strip()
 
 
 def _program(marker: str) -> str:
