@@ -72,6 +72,15 @@ def resolve_precision(dtype: str, device: torch.device) -> Precision:
     return Precision(DTYPES[dtype])
 
 
+def planned_precision(dtype: str) -> Precision:
+    """The precision of a setting on a device that computes in bf16 and runs int4; raises ModelError
+    for an unknown name.
+    """
+    if dtype in QUANTIZED:
+        return Precision(torch.bfloat16, "int8" if dtype == "int8" else "int4")
+    return resolve_precision("bf16" if dtype == "auto" else dtype, torch.device("cpu"))
+
+
 def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype:
     """The dtype of activations of a setting; raises ModelError like `resolve_precision`."""
     return resolve_precision(dtype, device).activations
