@@ -10,6 +10,7 @@ from typing import Any
 from raydiff.errors import UsageError, invalid
 
 SAMPLE = "jobs/sample.parquet"
+SHAPES = "random:llada-8b,random:sdar-4b,random:diffusiongemma-26b-a4b"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -18,8 +19,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
     _add_engine(benches.add_parser("engine", help="the engine against plain references"))
     _add_steps(benches.add_parser("steps", help="quality and speed over steps and thresholds"))
+    _add_cache(benches.add_parser("cache", help="what approximate caches change and save"))
     _add_corpus(benches.add_parser("corpus", help="documents/s of a job over the bare engine's"))
     _add_serve(benches.add_parser("serve", help="concurrent HTTP requests"))
+    _add_shapes(benches.add_parser("shapes", help="speed and memory of public shapes"))
     _add_compare(benches.add_parser("compare", help="two reports side by side"))
 
 
@@ -71,6 +74,17 @@ def _add_steps(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run_bench=_steps)
 
 
+def _add_cache(parser: argparse.ArgumentParser) -> None:
+    _common(parser, 100)
+    parser.set_defaults(model="tiny-masked", dtype="fp32", run_bench=_cache)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--block-length", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=8, help="steps of each block")
+    parser.add_argument("--refresh", type=_numbers(int), default=(1, 2, 4, 8), metavar="N,N")
+    parser.add_argument("--window", type=_numbers(int), default=(0, 4, 8), metavar="N,N")
+    parser.add_argument("--repeats", type=int, default=3)
+
+
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
     _common(parser, 0)
     parser.add_argument("--repeats", type=int, default=3)
@@ -81,6 +95,19 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     _common(parser, 256)
     parser.add_argument("--clients", type=int, default=64, help="requests in flight at a time")
     parser.set_defaults(run_bench=_serve)
+
+
+def _add_shapes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--models", type=_numbers(str), default=SHAPES, metavar="NAME,NAME")
+    parser.add_argument("--batch", type=_numbers(int), default=(1, 8, 64), metavar="N,N")
+    parser.add_argument("--prompt-tokens", type=int, default=128)
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
+    parser.add_argument("--dtype", default="bf16", choices=("auto", "fp32", "bf16", "fp16"))
+    parser.add_argument("--threads", type=int, default=0, help="engine threads (usable cores)")
+    parser.add_argument("--limit-s", type=float, default=540.0, help="seconds for all of it")
+    _json(parser)
+    parser.set_defaults(run_bench=_shapes)
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
@@ -142,6 +169,29 @@ def _steps(args: argparse.Namespace) -> int:
     return _finish(args, report, points=[*columns, "rouge1", "rouge2", "rougeL"])
 
 
+def _cache(args: argparse.Namespace) -> int:
+    from raydiff.bench.cache import CacheBench, run_cache_bench
+
+    _at_least_one("repeats", args.repeats)
+    bench = CacheBench(
+        input=args.input,
+        model=args.model,
+        block_length=args.block_length,
+        steps=args.steps,
+        refresh=tuple(args.refresh),
+        windows=tuple(args.window),
+        device=args.device,
+        dtype=args.dtype,
+        threads=args.threads,
+        documents=args.documents,
+        repeats=args.repeats,
+    )
+    report = run_cache_bench(bench, progress=print)
+    columns = ["cache", "tokens_equal", "documents_equal", "similarity", "rougeL", "forwards"]
+    columns += ["positions_per_forward", "output_tokens_per_s", "over_none"]
+    return _finish(args, report, caches=columns)
+
+
 def _corpus(args: argparse.Namespace) -> int:
     from raydiff.bench.corpus import CorpusBench, run_corpus_bench
 
@@ -175,6 +225,33 @@ def _serve(args: argparse.Namespace) -> int:
     return _finish(args, report, totals=columns, latency=["p50_s", "p90_s", "p99_s", "max_s"])
 
 
+def _shapes(args: argparse.Namespace) -> int:
+    from raydiff.bench.shapes import ShapesBench, run_shapes_bench
+
+    for name, values in (
+        ("batch", args.batch),
+        ("prompt-tokens", [args.prompt_tokens]),
+        ("max-tokens", [args.max_tokens]),
+        ("limit-s", [args.limit_s]),
+    ):
+        for value in values:
+            _at_least_one(name, value)
+    bench = ShapesBench(
+        models=tuple(args.models),
+        batches=tuple(args.batch),
+        prompt_tokens=args.prompt_tokens,
+        max_tokens=args.max_tokens,
+        device=args.device,
+        dtype=args.dtype,
+        threads=args.threads,
+        limit_s=args.limit_s,
+    )
+    report = run_shapes_bench(bench, progress=print)
+    columns = ["model", "batch", "output_tokens", "complete", "output_tokens_per_s"]
+    columns += ["tokens_per_forward", "denoise_s_per_forward", "encode_s_per_forward"]
+    return _finish(args, report, points=[*columns, "weights_bytes", "peak_memory_bytes", "error"])
+
+
 def _compare(args: argparse.Namespace) -> int:
     from raydiff.bench.compare import compare_reports, read_report
 
@@ -184,7 +261,7 @@ def _compare(args: argparse.Namespace) -> int:
     return _finish(args, comparison, rows=["what", "before", "after", "ratio"])
 
 
-def _at_least_one(name: str, value: int) -> None:
+def _at_least_one(name: str, value: float) -> None:
     if value < 1:
         raise UsageError(invalid(name, expected="an integer of at least 1", got=value), name)
 
