@@ -36,6 +36,11 @@ class EngineSettings(Settings):
     memory_budget_bytes: int = Field(0, ge=0)
     """Bytes that caches and activations of admitted requests may take; 0 works it out from
     the device's free memory."""
+    prefix_cache_bytes: int | None = Field(None, ge=0)
+    """Of those, bytes that keep the beginnings of prompts for later requests to reuse; 0 keeps
+    none. `None` is an eighth where prompts can share a beginning, and none where a prompt is
+    encoded as one piece (encoder-block): there only identical prompts could be reused, and a
+    corpus of documents would fill it in vain."""
     max_queued: int = Field(4096, ge=1)
     """Requests of each lane that may be in flight beyond `max_rows`, before `Overloaded`."""
     threads: int = Field(0, ge=0)

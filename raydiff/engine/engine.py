@@ -17,8 +17,9 @@ from raydiff.engine.device import free_memory_bytes, set_threads
 from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.memory import Budget, Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
+from raydiff.engine.prefix import index_for
 from raydiff.engine.report import completion_of, request_stats
-from raydiff.engine.running import run_denoise, runner_for
+from raydiff.engine.running import forget_prefixes, run_denoise, runner_for
 from raydiff.engine.scheduler import Plan, Scheduler
 from raydiff.engine.validation import check_request
 from raydiff.engine.warmup import warm_up_requests
@@ -53,7 +54,10 @@ class Engine:
         budget = self.settings.memory_budget_bytes or int(
             free_memory_bytes(denoiser.device) * MEMORY_SHARE
         )
-        self._scheduler = Scheduler(self.settings, footprint, Budget(budget))
+        asked = self.settings.prefix_cache_bytes
+        prefixes = index_for(denoiser.spec, footprint.dtype_bytes, asked, budget)
+        budget -= prefixes.capacity_bytes if prefixes is not None else 0
+        self._scheduler = Scheduler(self.settings, footprint, Budget(budget), prefixes)
         self._canvases: dict[str, Canvas] = {}
         self._events: list[Event] = []
 
@@ -172,6 +176,7 @@ class Engine:
         try:
             for request in warm_up_requests(self.spec):
                 list(self._drain([request]))
+                self._forget_prefixes()  # else the next would find its beginning
         finally:
             self._recorder = recorder
 
@@ -241,17 +246,26 @@ class Engine:
         self._recorder.on_request(request_stats(canvas, completion, time.monotonic()))
 
     def _make_room(self, error: OutOfMemory) -> None:
-        """Halve the budget and start all admitted rows over; a row that fails alone ends."""
+        """Halve the budget and start all admitted rows over; a row that fails alone, with nothing
+        kept of earlier prompts, ends."""
         active = list(self._scheduler.active)
         for canvas in active:
             self._runner.release(canvas.request_id)
-        if len(active) == 1:
+        if self._scheduler.prefixes is not None:
+            self._scheduler.prefixes.halve()
+        if not self._forget_prefixes() and len(active) == 1:
             active[0].finish("error", str(error))
             self._retire(active[0])
             return
         self._scheduler.budget.halve()
         for canvas in reversed(active):
             self._scheduler.send_back(canvas)
+
+    def _forget_prefixes(self) -> bool:
+        """Free what is kept of earlier prompts; whether there was anything."""
+        if self._scheduler.prefixes is not None:
+            self._scheduler.prefixes.clear()
+        return forget_prefixes(self._runner)
 
     def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
         positions = (
@@ -268,6 +282,7 @@ class Engine:
                 committed_tokens=committed,
                 queue_depth=self._scheduler.depth(),
                 active_rows=self._scheduler.active_count,
+                prefix=self._scheduler.prefix_stats() if plan.kind == "encode" else None,
             )
         )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raydiff.engine.frame import Bools, Floats, Ints
+from raydiff.engine.prefix import Piece
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,18 @@ class Shape:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrefixPlan:
+    """What an encoding takes over from earlier prompts, and what it keeps for later ones."""
+
+    taken: tuple[tuple[Piece, ...], ...]
+    """Pieces that begin each row's prompt, to be put into its cache before."""
+    evicted: tuple[int, ...]
+    """Keys of pieces that are no longer kept."""
+    kept: tuple[tuple[Piece, ...], ...]
+    """Pieces of each row's prompt to keep afterwards."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncodePlan:
     """Encode tokens (prompts, or frames just finished) and put them into the rows' caches."""
 
@@ -41,7 +54,8 @@ class EncodePlan:
     starts: Ints
     """(R,) model position of each row's first new token."""
     cached: Ints
-    """(R,) positions of each row that are cached already."""
+    """(R,) positions of each row that are cached already, those taken over included."""
+    prefix: PrefixPlan | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,17 +11,25 @@ import numpy as np
 
 from raydiff.engine.canvas import Canvas, State
 from raydiff.engine.frame import Ints
-from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, Sampling, Shape
+from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, PrefixPlan, Sampling, Shape
 from raydiff.engine.policies import policy_rows
+from raydiff.engine.prefix import PrefixIndex
 from raydiff.engine.rows import Row, stack
 from raydiff.engine.segments import segments
 from raydiff.engine.speculation import layout, row_of
 
 
-def encode_plan(canvases: Sequence[Canvas], shape: Shape) -> EncodePlan:
-    """Plan the encoding of prompts or of finished frames (never both in one plan)."""
+def encode_plan(
+    canvases: Sequence[Canvas], shape: Shape, prefixes: PrefixIndex | None = None
+) -> EncodePlan:
+    """Plan the encoding of prompts or of finished frames (never both in one plan).
+
+    Of prompts only what `prefixes` does not have is encoded.
+    """
     finished = canvases[0].state is State.ENCODE_BLOCK
-    begins = [c.frame.start if finished else 0 for c in canvases]
+    prefix = None if finished or prefixes is None else _prefix_plan(canvases, prefixes)
+    taken = [pieces[-1].end if pieces else 0 for pieces in prefix.taken] if prefix else None
+    begins = [c.frame.start for c in canvases] if finished else taken or [0] * len(canvases)
     ends = [c.frame.end if finished else c.frame.start for c in canvases]
     spans = list(zip(canvases, begins, ends, strict=True))
     return EncodePlan(
@@ -31,6 +39,19 @@ def encode_plan(canvases: Sequence[Canvas], shape: Shape) -> EncodePlan:
         segments=_segments(spans),
         starts=np.array([c.model_position(b) if b else 0 for c, b, _ in spans], dtype=np.int64),
         cached=np.array(begins, dtype=np.int64),
+        prefix=prefix,
+    )
+
+
+def _prefix_plan(canvases: Sequence[Canvas], prefixes: PrefixIndex) -> PrefixPlan:
+    prompts = [c.encoded_prompt for c in canvases]
+    # all are taken before any is kept: what one row uses is not evicted for another
+    taken = tuple(prefixes.take(prompt) for prompt in prompts)
+    outcomes = [prefixes.keep(prompt) for prompt in prompts]
+    return PrefixPlan(
+        taken=taken,
+        evicted=tuple(key for _, evicted in outcomes for key in evicted),
+        kept=tuple(kept for kept, _ in outcomes),
     )
 
 
@@ -38,7 +59,7 @@ def _segments(spans: Sequence[tuple[Canvas, int, int]]) -> tuple[Ints, ...] | No
     rows = tuple(
         segments(c.spec, begin, end, c.prompt_length, c.block_length) for c, begin, end in spans
     )
-    return None if all(row[0] == row[-1] for row in rows) else rows
+    return None if all((row[:1] == row[-1:]).all() for row in rows) else rows
 
 
 def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:

@@ -9,7 +9,7 @@ by comparing token ids, so that no two prompts are ever confused.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from raydiff.engine.frame import Ints
@@ -18,6 +18,9 @@ from raydiff.spec import ModelSpec
 
 MIN_SEGMENT = 32
 """Tokens of a segment at least; shorter ones would cost more to copy than they save."""
+
+USUAL_PART = 8
+"""One part in so many of the memory budget, where the settings name no number."""
 
 Missing = tuple[int, bytes]
 """The segment that a prompt lacks first: the number of the node above it and its token ids."""
@@ -75,8 +78,9 @@ class PrefixIndex:
         self._in_use: list[_Node] = []
         self._last_key = _ROOT
 
-    def __len__(self) -> int:
-        """Segments kept."""
+    @property
+    def segments(self) -> int:
+        """How many are kept."""
         return len(self._by_age)
 
     def take(self, ids: Ints) -> tuple[Piece, ...]:
@@ -124,10 +128,15 @@ class PrefixIndex:
 
     def clear(self) -> None:
         """Forget all segments."""
-        self._counts["evictions"] += len(self)
+        self._counts["evictions"] += self.segments
         self.held_bytes = 0
         for held in (self._by_ids, self._by_age, self._in_use):
             held.clear()
+
+    def halve(self) -> None:
+        """Memory ran short: what is kept was too much."""
+        self.clear()
+        self.capacity_bytes //= 2
 
     def report(self) -> PrefixStats:
         """What happened since the last report."""
@@ -196,3 +205,35 @@ class PrefixIndex:
         self._counts["evictions"] += 1
         if node.parent != _ROOT:
             self._by_age[node.parent].children -= 1
+
+
+def index_for(
+    spec: ModelSpec, bytes_per_value: int, asked_bytes: int | None, budget_bytes: int
+) -> PrefixIndex | None:
+    """The index of an engine that may take `budget_bytes`; `None` where nothing is to be kept.
+
+    Its size is what was asked for, else an eighth where different prompts can share a beginning.
+    A model without an exact cache has nothing to keep.
+    """
+    length = segment_length(spec)
+    if asked_bytes is None:
+        asked_bytes = 0 if length is None else budget_bytes // USUAL_PART
+    kept = min(asked_bytes, budget_bytes)
+    if spec.cache == "none" or kept == 0:
+        return None
+    return PrefixIndex(kept, spec.cache_bytes_per_position(bytes_per_value), length)
+
+
+def leaders(index: PrefixIndex, prompts: Sequence[Ints]) -> list[int]:
+    """Which prompts to encode now: all but those whose first missing segment an earlier one lacks
+    too. They are encoded next, when it is there.
+    """
+    claimed: set[Missing] = set()
+    chosen = []
+    for i, prompt in enumerate(prompts):
+        missing = index.missing(prompt)
+        if missing is None or missing not in claimed:
+            chosen.append(i)
+        if missing is not None:
+            claimed.add(missing)
+    return chosen

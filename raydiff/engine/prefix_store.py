@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from raydiff.engine.plan import PrefixPlan
 from raydiff.engine.prefix import Piece
+from raydiff.engine.slab import Slab
 from raydiff.models.denoiser import Cache
 
 
@@ -31,14 +33,29 @@ class PrefixStore:
         found = [self._kept[piece.key] for piece in pieces]
         return tuple(torch.cat(parts, dim=4) for parts in zip(*found, strict=True))
 
+    def fill(self, slab: Slab, rows: Sequence[int], prefix: PrefixPlan) -> None:
+        """Put what a plan takes over into its rows."""
+        for row, pieces in zip(rows, prefix.taken, strict=True):
+            if pieces:
+                slab.write([row], self.get(pieces), [0])
+
+    def update(self, slab: Slab, rows: Sequence[int], prefix: PrefixPlan) -> None:
+        """Drop and copy what a plan says, once its rows are encoded."""
+        self.drop(prefix.evicted)
+        for row, pieces in zip(rows, prefix.kept, strict=True):
+            if pieces:
+                self.put(pieces, slab.read([row], pieces[-1].end))
+
     def drop(self, keys: Iterable[int]) -> None:
         """Free the tensors of keys."""
         for key in keys:
             self._kept.pop(key, None)
 
-    def clear(self) -> None:
-        """Free everything."""
+    def clear(self) -> bool:
+        """Free everything; whether there was anything."""
+        had_any = bool(self._kept)
         self._kept.clear()
+        return had_any
 
     @property
     def held_bytes(self) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from raydiff.engine.frame import Bools, Ints
 from raydiff.engine.plan import Contexts, DenoisePlan, DenoiseResult, EncodePlan, Shape
+from raydiff.engine.prefix_store import PrefixStore
 from raydiff.engine.rows import stack
 from raydiff.engine.sampler import Sampler
 from raydiff.engine.shortage import memory_errors
@@ -33,6 +34,7 @@ class Runner:
         self._sampler = Sampler(denoiser)
         self._soft = SoftRows(denoiser) if denoiser.spec.self_conditioning else None
         self._slabs: dict[Shape, Slab] = {}
+        self._prefixes = PrefixStore()
 
     def encode(self, plan: EncodePlan) -> None:
         """Encode the plan's tokens and store them in the rows' caches.
@@ -54,6 +56,10 @@ class Runner:
             if self._soft is not None and soft_RWD is not None:
                 self._soft.keep(plan.request_ids, soft_RWD)
             return result
+
+    def forget_prefixes(self) -> bool:
+        """Free what is kept of earlier prompts; whether there was anything."""
+        return self._prefixes.clear()
 
     def release(self, request_id: str) -> None:
         """Free the row of a request, if it has one."""
@@ -79,6 +85,14 @@ class Runner:
         slab = self._slab(plan.shape)
         slab.reserve(plan.request_ids)
         rows = slab.rows(plan.request_ids)
+        if plan.prefix is not None:
+            self._prefixes.fill(slab, rows, plan.prefix)
+        if any(map(len, plan.tokens)):
+            self._encode_new(plan, slab, rows)
+        if plan.prefix is not None:
+            self._prefixes.update(slab, rows, plan.prefix)
+
+    def _encode_new(self, plan: EncodePlan, slab: Slab, rows: list[int]) -> None:
         tokens, valid = _pad(plan.tokens, self._denoiser.spec.pad_id)
         positions = plan.starts[:, None] + np.arange(tokens.shape[1])
         positions = np.where(valid, positions, plan.starts[:, None])

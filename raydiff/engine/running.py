@@ -20,6 +20,11 @@ def runner_for(network: Denoiser | LatentDenoiser) -> AnyRunner:
     return Runner(cast(Denoiser, network))
 
 
+def forget_prefixes(runner: AnyRunner) -> bool:
+    """Free what a runner keeps of earlier prompts; whether there was anything."""
+    return isinstance(runner, Runner) and runner.forget_prefixes()
+
+
 def run_denoise(runner: AnyRunner, plan: DenoisePlan | LatentPlan) -> DenoiseResult:
     """Run a plan on the runner whose kind it is."""
     if isinstance(plan, LatentPlan):

@@ -17,8 +17,9 @@ from raydiff.engine.latent_plan import LatentPlan, latent_plan
 from raydiff.engine.memory import Budget, Footprint, context_bucket
 from raydiff.engine.plan import DenoisePlan, EncodePlan, Shape
 from raydiff.engine.planning import denoise_plan, encode_plan
+from raydiff.engine.prefix import PrefixIndex, leaders
 from raydiff.errors import Overloaded
-from raydiff.request import Lane
+from raydiff.request import Lane, PrefixStats
 
 Plan = EncodePlan | DenoisePlan | LatentPlan
 
@@ -28,10 +29,18 @@ LANES: tuple[Lane, ...] = ("interactive", "batch")
 class Scheduler:
     """Queues, admission and the choice of the next forward."""
 
-    def __init__(self, settings: EngineSettings, footprint: Footprint, budget: Budget) -> None:
+    def __init__(
+        self,
+        settings: EngineSettings,
+        footprint: Footprint,
+        budget: Budget,
+        prefixes: PrefixIndex | None = None,
+    ) -> None:
+        """`prefixes` says what is kept of earlier prompts; `None`: nothing ever is."""
         self._settings = settings
         self._footprint = footprint
         self.budget = budget
+        self.prefixes = prefixes
         self._waiting: dict[Lane, deque[Canvas]] = {lane: deque() for lane in LANES}
         self._active: dict[str, Canvas] = {}
         self._served: dict[Shape, int] = {}
@@ -68,6 +77,10 @@ class Scheduler:
         """Requests waiting, by lane."""
         return {lane: len(queue) for lane, queue in self._waiting.items()}
 
+    def prefix_stats(self) -> PrefixStats | None:
+        """What was reused of earlier prompts since the last call, where that is on."""
+        return None if self.prefixes is None else self.prefixes.report()
+
     def has_work(self) -> bool:
         return bool(self._active) or any(self._waiting.values())
 
@@ -88,13 +101,15 @@ class Scheduler:
     def plan(self) -> tuple[Plan, list[Canvas]] | None:
         """The next forward and its canvases in the plan's row order; `None` without work."""
         self._admit()
+        if self.prefixes is not None:
+            self.prefixes.release()
         if not self._active:
             return None
         self._tick += 1
         encode = self._encode_rows() if not (self._encoded_last and self._can_denoise()) else []
         self._encoded_last = bool(encode)
         if encode:
-            return encode_plan(encode, self._shape(encode[0])), encode
+            return encode_plan(encode, self._shape(encode[0]), self.prefixes), encode
         shape, rows = self._denoise_rows()
         self._served[shape] = self._tick
         latent = rows[0].spec.noise == "gaussian"
@@ -138,6 +153,9 @@ class Scheduler:
             first = next(self._in_state(state), None)
             if first is not None:
                 same = [c for c in self._in_state(state) if self._shape(c) == self._shape(first)]
+                if self.prefixes is not None and state is State.ENCODE_PROMPT:
+                    first_ones = leaders(self.prefixes, [c.encoded_prompt for c in same])
+                    same = [same[i] for i in first_ones]
                 # like lengths together: a row is padded to the longest beside it
                 same.sort(key=lambda c: abs(c.prompt_length - first.prompt_length))
                 return same[: self._prefill_rows(same)]

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydiff.engine.frame import Ints
-from raydiff.engine.prefix import MIN_SEGMENT, Piece, PrefixIndex, segment_length
+from raydiff.engine.prefix import (
+    MIN_SEGMENT,
+    Piece,
+    PrefixIndex,
+    index_for,
+    leaders,
+    segment_length,
+)
 from raydiff.engine.prefix_store import PrefixStore
 from raydiff.models.denoiser import Cache
 from raydiff.models.random import random_denoiser
@@ -127,6 +134,34 @@ def test_what_is_missing_first_is_the_same_for_prompts_that_share_it() -> None:
     assert index(1).missing(array([1, 1])) is None  # it would not fit
 
 
+def test_of_prompts_that_lack_the_same_only_the_first_is_encoded_now() -> None:
+    cache = index(20)
+    keep(cache, [1, 1])
+    prompts = [[1, 1, 2, 2], [1, 1, 2, 2, 3, 3], [1, 1, 4, 4], [1, 1], [5, 5], [1, 1], [5, 5, 6]]
+    assert leaders(cache, [array(prompt) for prompt in prompts]) == [0, 2, 3, 4, 5]
+    full = index(1)  # where nothing can be kept, nobody waits
+    assert leaders(full, [array([1, 1]), array([1, 1])]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("attention", "asked", "expected"),
+    [
+        ("block-causal", None, 100),
+        ("causal-encoder", None, 100),
+        ("encoder-block", None, None),
+        ("encoder-block", 50, 50),
+        ("block-causal", 0, None),
+        ("block-causal", 900, 800),
+        ("full", 50, None),
+    ],
+)
+def test_an_eighth_of_the_budget_keeps_prompts_that_can_share_a_beginning(
+    attention: Attention, asked: int | None, expected: int | None
+) -> None:
+    made = index_for(replace(random_denoiser().spec, attention=attention), 4, asked, 800)
+    assert (made and made.capacity_bytes) == expected
+
+
 def test_a_report_counts_since_the_last() -> None:
     cache = index(2)
     reused(cache, [1, 1])
@@ -139,11 +174,19 @@ def test_a_report_counts_since_the_last() -> None:
     assert cache.report().lookups == 0
 
 
+def test_where_memory_ran_short_half_as_much_is_kept() -> None:
+    cache = index(4)
+    keep(cache, [1, 1, 2, 2])
+    cache.halve()
+    assert cache.held_bytes == 0
+    assert len(keep(cache, [1, 1, 2, 2])) == 1
+
+
 def test_clearing_forgets_everything() -> None:
     cache = index(20)
     keep(cache, [1, 1, 2, 2])
     cache.clear()
-    assert (len(cache), cache.held_bytes, reused(cache, [1, 1])) == (0, 0, 0)
+    assert (cache.segments, cache.held_bytes, reused(cache, [1, 1])) == (0, 0, 0)
     assert cache.report().evictions == 2
 
 
@@ -227,7 +270,7 @@ def test_any_history_keeps_the_rules(
             _keep_and_check(cache, mirror, prompt, number)
         assert cache.held_bytes <= room * BYTES
         assert cache.held_bytes == mirror.positions() * BYTES
-        assert len(cache) == len(mirror.ids)
+        assert cache.segments == len(mirror.ids)
 
 
 def _keep_and_check(
