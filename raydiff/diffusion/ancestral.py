@@ -5,7 +5,6 @@ Shapes: R rows, W positions.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from raydiff.diffusion.posterior import draw_posterior, uniform_posterior
@@ -47,5 +46,4 @@ def denoise_uniform(
     posterior = uniform_posterior(
         tokens_RW == clean_RW, 1 - time_R[:, None], 1 - next_time_R[:, None], vocab_size
     )
-    drawn_RW = draw_posterior(tokens_RW, clean_RW, posterior, choice_RW, noise_RW)
-    return torch.where(next_time_R[:, None] > 0, drawn_RW, clean_RW)
+    return draw_posterior(tokens_RW, clean_RW, posterior, choice_RW, noise_RW)

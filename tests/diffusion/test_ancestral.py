@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raydiff.diffusion.ancestral import first_hitting, unmask
+from raydiff.diffusion.ancestral import denoise_uniform, first_hitting, unmask
 from raydiff.spec import Noise
 from tests.diffusion.denoising import Trace, decode
 from tests.diffusion.joints import Joint, distance
@@ -67,6 +67,17 @@ def test_nothing_closed_is_revealed_and_at_time_zero_all_is(
     times = torch.full((4,), t)
     assert not (unmask(is_open, times, times * share, uniform) & ~is_open).any()
     assert torch.equal(unmask(is_open, times, torch.zeros(4), uniform), is_open)
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 10**6), t=st.floats(0.01, 1))
+def test_the_last_reverse_step_of_uniform_noise_is_the_clean_tokens(seed: int, t: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    tokens, clean, noise = torch.randint(5, (3, 4, 8), generator=generator)
+    choice = torch.rand(4, 8, generator=generator)
+    times = torch.full((4,), t)
+    last = denoise_uniform(tokens, clean, times, torch.zeros(4), choice, noise, 5)
+    assert torch.equal(last, clean)
 
 
 def test_at_time_t_a_share_t_is_masked() -> None:
