@@ -6,11 +6,26 @@ from __future__ import annotations
 
 from raydiff.decoding import Decoding
 from raydiff.families.family import Config, Family, Source
-from raydiff.spec import KVGroup, ModelSpec
+from raydiff.spec import Attention, KVGroup, ModelSpec, Noise
 
 
 def _recognises(config: Config) -> bool:
     return config.get("model_type") == "bert" and isinstance(config.get("raydiff"), dict)
+
+
+def _attention(section: Config) -> Attention:
+    """BERT's layers under this network know these two; a summariser's config names neither."""
+    attention = section.get("attention", "encoder-block")
+    if attention not in ("encoder-block", "full"):
+        raise ValueError(f"raydiff.attention: expected encoder-block or full, got {attention!r}")
+    return "full" if attention == "full" else "encoder-block"
+
+
+def _noise(section: Config) -> Noise:
+    noise = section.get("noise", "absorbing")
+    if noise not in ("absorbing", "uniform"):
+        raise ValueError(f"raydiff.noise: expected absorbing or uniform, got {noise!r}")
+    return "uniform" if noise == "uniform" else "absorbing"
 
 
 def _spec(source: Source) -> ModelSpec:
@@ -25,8 +40,8 @@ def _spec(source: Source) -> ModelSpec:
         vocab_size=config["vocab_size"],
         hidden_size=config["hidden_size"],
         kv=(group,),
-        attention=section.get("attention", "encoder-block"),
-        noise=section.get("noise", "absorbing"),
+        attention=_attention(section),
+        noise=_noise(section),
         pad_id=config["pad_token_id"],
         mask_id=section["mask_id"],
         end_ids=tuple(section["end_ids"]),
