@@ -12,6 +12,8 @@ from raydiff.models.quantized import QuantizedWeight
 
 STEPS = 127
 """Largest code: -128 is left out, so that the range is symmetric."""
+CHUNK_VALUES = 2**20
+"""Most weights in fp32 at once."""
 
 
 class Int8Weight(QuantizedWeight):
@@ -41,12 +43,12 @@ class Int8Weight(QuantizedWeight):
 
     def store(self, weight: Tensor) -> Int8Weight:
         """See `QuantizedWeight.store`. The largest magnitude of an output's weights becomes 127."""
-        weight = weight.to(self.device, torch.float32)
-        scales = weight.abs().amax(dim=-1) / STEPS
-        # an output without weights has no scale of its own
-        divisors = scales.masked_fill(scales == 0, 1.0).unsqueeze(-1)
-        self.codes.copy_((weight / divisors).round_())
-        self.scales.copy_(scales)
+        rows = weight.reshape(-1, weight.shape[-1])
+        codes, scales = self.codes.view(rows.shape), self.scales.view(rows.shape[0])
+        step = max(1, CHUNK_VALUES // rows.shape[1])
+        for start in range(0, rows.shape[0], step):
+            part = slice(start, start + step)
+            _quantize(rows[part].to(self.device, torch.float32), codes[part], scales[part])
         return self
 
     def project(self, inputs: Tensor, bias: Tensor | None) -> Tensor:
@@ -77,3 +79,10 @@ class Int8Weight(QuantizedWeight):
 
     def _over(self, view: Callable[[Tensor], Tensor]) -> Int8Weight:
         return Int8Weight(view(self.codes), view(self.scales), self.dtype)
+
+
+def _quantize(weight_RI: Tensor, codes_RI: Tensor, scales_R: Tensor) -> None:
+    scales_R.copy_(weight_RI.abs().amax(dim=-1) / STEPS)
+    # an output without weights has no scale of its own
+    divisors_R = scales_R.masked_fill(scales_R == 0, 1.0)
+    codes_RI.copy_((weight_RI / divisors_R.unsqueeze(-1)).round_())
