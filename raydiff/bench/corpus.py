@@ -35,6 +35,7 @@ from raydiff.corpus.run import execute
 from raydiff.engine import Engine
 from raydiff.launch import running_app
 from raydiff.request import Decoding
+from raydiff.text import DocumentPrompts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,8 @@ def run_corpus_bench(
 
 def _engine_seconds(engine: Engine, texts: tuple[str, ...]) -> float:
     started = time.perf_counter()
-    engine.generate(texts, Decoding())
+    prompts = DocumentPrompts.usual(engine.tokenizer)
+    engine.generate([prompts.cut(text) for text in texts], Decoding())
     return time.perf_counter() - started
 
 

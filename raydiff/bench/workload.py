@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from raydiff.errors import InputError, invalid
-from raydiff.text import Tokenizer, split_into_chunks
+from raydiff.text import DocumentPrompts, Tokenizer, split_into_chunks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +62,9 @@ def load_workload(
     if not texts:
         raise InputError(f"{path}: expected at least one document.")
     summaries = _summaries(table, picked)
-    texts = [split_into_chunks(tokenizer, t, tokenizer.max_text_tokens)[0] for t in texts]
-    prompts = [tokenizer.prompt_ids(text) for text in texts]
+    usual = DocumentPrompts.usual(tokenizer)
+    texts = [split_into_chunks(tokenizer, t, usual.max_text_tokens)[0] for t in texts]
+    prompts = [usual.cut(text) for text in texts]
     order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
     return Workload(
         source=Path(path).name,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from raydiff.decoding import Decoding
 from raydiff.errors import UsageError, invalid
 from raydiff.text.template import load_chat_template
 from raydiff.text.tokenizer import Tokenizer
@@ -53,6 +54,14 @@ class DocumentPrompts:
     def max_text_tokens(self) -> int:
         """Longest text, in tokens, that fits beside what surrounds it."""
         return self.limit - len(self._prompt(""))
+
+    @classmethod
+    def usual(cls, tokenizer: Tokenizer) -> DocumentPrompts:
+        """As a job makes them that gives neither an instruction nor decoding settings."""
+        instruction = DEFAULT_INSTRUCTION if tokenizer.has_chat_template else None
+        max_tokens = tokenizer.spec.resolve(Decoding()).max_tokens
+        assert max_tokens is not None
+        return cls.of(tokenizer, instruction, max_tokens)
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, instruction: str | None, max_tokens: int) -> DocumentPrompts:

@@ -10,7 +10,9 @@ import pytest
 
 from raydiff.bench.workload import load_workload
 from raydiff.errors import InputError
+from raydiff.request import Decoding
 from raydiff.text import Tokenizer
+from raydiff.text.documents import DEFAULT_INSTRUCTION
 
 
 @pytest.fixture
@@ -41,6 +43,18 @@ def test_a_document_beyond_the_context_is_cut_to_fit(tmp_path: Path, tokenizer: 
     assert workload.texts[0] == ""
     assert 0 < len(workload.prompts[1]) - 2 <= tokenizer.max_text_tokens
     assert workload.references == ()
+
+
+@pytest.mark.parametrize("model", ["random:tiny-llada", "random:tiny-bert"])
+def test_prompts_leave_room_for_the_models_usual_answer(tmp_path: Path, model: str) -> None:
+    path = tmp_path / "long.parquet"
+    pq.write_table(pa.table({"text": ["many files of data " * 900]}), path)
+    tokenizer = Tokenizer.load(model)
+    workload = load_workload(path, tokenizer)
+    usual = tokenizer.spec.resolve(Decoding()).max_tokens
+    assert len(workload.prompts[0]) <= tokenizer.spec.prompt_limit(usual or 0)
+    asked = DEFAULT_INSTRUCTION in tokenizer.decode(workload.prompts[0])
+    assert asked == tokenizer.has_chat_template
 
 
 def test_what_is_no_corpus_is_refused(tmp_path: Path, corpus: Path, tokenizer: Tokenizer) -> None:
