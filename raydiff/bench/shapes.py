@@ -23,7 +23,8 @@ from raydiff.bench.report import circumstances
 from raydiff.config import Device, Dtype, EngineSettings
 from raydiff.engine import Engine
 from raydiff.errors import RaydiffError
-from raydiff.models.loading import resolve_device, resolve_dtype
+from raydiff.models.loading import resolve_device
+from raydiff.models.precision import resolve_precision
 from raydiff.request import Completion, Decoding, RequestStats, StepStats
 from raydiff.spec import ModelSpec
 
@@ -90,7 +91,7 @@ def run_shapes_bench(bench: ShapesBench, progress: Progress = lambda line: None)
         "bench": "shapes",
         "circumstances": circumstances(),
         "device": str(device),
-        "dtype": str(resolve_dtype(bench.dtype, device)).removeprefix("torch."),
+        "dtype": resolve_precision(bench.dtype, device).name,
         "prompt_tokens": bench.prompt_tokens,
         "seconds": time.monotonic() - started,
         "points": points,
