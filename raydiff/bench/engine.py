@@ -25,6 +25,7 @@ from raydiff.bench.workload import Workload, load_workload
 from raydiff.config import Device, Dtype, EngineSettings, usable_cores
 from raydiff.engine import Engine
 from raydiff.models.loading import resolve_device, resolve_dtype
+from raydiff.models.precision import resolve_precision
 from raydiff.request import Decoding
 from raydiff.text import Tokenizer
 
@@ -115,12 +116,13 @@ def run_engine_bench(
             speed = contender.tokens_per_s[-1]
             progress(f"round {round_ + 1}: {contender.name} {contender.batch}: {speed:.0f} tok/s")
     device = resolve_device(bench.device)
+    precision = resolve_precision(bench.dtype, device)
     return {
         "bench": "engine",
         "circumstances": circumstances(),
         "model": bench.model,
         "device": str(device),
-        "dtype": str(resolve_dtype(bench.dtype, device)).removeprefix("torch."),
+        "dtype": precision.weights or str(precision.activations).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "workload": workload.describe(),
         "repeats": bench.repeats,

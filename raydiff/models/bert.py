@@ -67,7 +67,7 @@ class BertDenoiser:
     """Runs a module of one of `LAYOUTS`; implements `raydiff.models.denoiser.Denoiser`."""
 
     def __init__(self, model: MaskedLM, spec: ModelSpec, fuse: bool = True) -> None:
-        """`fuse` copies the query, key and value weights into one matrix: for inference, as
+        """`fuse` makes the query, key and value weights parts of one matrix: for inference, as
         training moves them.
         """
         self.model = model
@@ -78,7 +78,7 @@ class BertDenoiser:
         self._embeddings = body.embeddings
         self._head = getattr(model, layout.head)
         self._layers: list[BertLayer] = list(body.encoder.layer)
-        self._fused = [_fuse_qkv(layer) for layer in self._layers] if fuse else None
+        self._fused = [_fuse_in_place(layer) for layer in self._layers] if fuse else None
         self._word_embeddings: Tensor = body.embeddings.word_embeddings.weight
         self._first_position: int = config.pad_token_id + 1 if layout.first_after_padding else 0
         self._heads: int = config.num_attention_heads
@@ -186,6 +186,18 @@ class BertDenoiser:
         attended_MD = layer.attention.output(context_MD, hidden_MD)
         output_MD: Tensor = layer.output(layer.intermediate(attended_MD), attended_MD)
         return output_MD
+
+
+def _fuse_in_place(layer: BertLayer) -> tuple[Tensor, Tensor]:
+    """`_fuse_qkv`, of which the layer's own weights become views, so that they exist once."""
+    attention = layer.attention.self
+    with torch.no_grad():
+        weight, bias = _fuse_qkv(layer)
+        for i, part in enumerate((attention.query, attention.key, attention.value)):
+            rows = slice(i * weight.shape[1], (i + 1) * weight.shape[1])
+            part.weight = nn.Parameter(weight[rows], requires_grad=False)
+            part.bias = nn.Parameter(bias[rows], requires_grad=False)
+    return weight, bias
 
 
 def _fuse_qkv(layer: BertLayer) -> tuple[Tensor, Tensor]:
