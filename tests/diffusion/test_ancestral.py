@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -28,12 +29,11 @@ def sample(
     policy: str,
     joint: Joint,
     steps: int | None,
+    own: Mapping[str, float | str],
     noise: Noise = "absorbing",
-    rows: int = ROWS,
     seed: int = 0,
-    **own: float | str,
 ) -> Trace:
-    shape = (rows, joint.width)
+    shape = (ROWS, joint.width)
     start = torch.zeros(shape, dtype=torch.long)
     if noise == "uniform":
         start = torch.randint(joint.vocab, shape, generator=torch.Generator().manual_seed(seed + 1))
@@ -82,7 +82,7 @@ def test_the_last_reverse_step_of_uniform_noise_is_the_clean_tokens(seed: int, t
 
 def test_at_time_t_a_share_t_is_masked() -> None:
     """MDLM's expected number of masks is t L, at every step."""
-    trace = sample("ancestral", TRIPLE, 10, **NEVER)
+    trace = sample("ancestral", TRIPLE, 10, NEVER)
     for step, is_open in enumerate(trace.opens):
         share, expected = float(is_open.float().mean()), 1 - step / 10
         deviation = math.sqrt(expected * (1 - expected) / is_open.numel())
@@ -93,7 +93,7 @@ def test_at_time_t_a_share_t_is_masked() -> None:
 @pytest.mark.parametrize("noise", ["absorbing", "uniform"])
 def test_one_step_gives_the_product_of_marginals(policy: str, noise: Noise) -> None:
     joint = UNIFORM_PAIR if noise == "uniform" else PAIR
-    trace = sample(policy, joint, 1, noise, **NEVER)
+    trace = sample(policy, joint, 1, NEVER, noise)
     assert distance(joint.histogram(trace.tokens), joint.product()) < NOISE_FLOOR
     assert error(joint, trace) > 0.15
 
@@ -103,7 +103,7 @@ def test_one_step_gives_the_product_of_marginals(policy: str, noise: Noise) -> N
 def test_more_steps_come_closer_to_the_joint(policy: str, noise: Noise) -> None:
     """With the true p(x0 | x_t) the error falls about as 1 / steps, down to that of sampling."""
     joint = UNIFORM_PAIR if noise == "uniform" else PAIR
-    errors = [error(joint, sample(policy, joint, steps, noise, **NEVER)) for steps in (1, 4, 16)]
+    errors = [error(joint, sample(policy, joint, steps, NEVER, noise)) for steps in (1, 4, 16)]
     for coarse, fine in itertools.pairwise(errors):
         assert fine < 0.6 * coarse
     assert errors[-1] < 0.05
@@ -111,8 +111,14 @@ def test_more_steps_come_closer_to_the_joint(policy: str, noise: Noise) -> None:
 
 @pytest.mark.parametrize("remask", ["cap", "rescale", "loop"])
 def test_remasking_leaves_the_joint_what_it_is(remask: str) -> None:
-    own = {"remask": remask, "eta": 0.3, "loop_from": 0.6, "loop_to": 0.2, "loop_alpha": 0.7}
-    trace = sample("remask", PAIR, 32, **own)
+    own: dict[str, float | str] = {
+        "remask": remask,
+        "eta": 0.3,
+        "loop_from": 0.6,
+        "loop_to": 0.2,
+        "loop_alpha": 0.7,
+    }
+    trace = sample("remask", PAIR, 32, own)
     hidden = [int((later & ~before).sum()) for before, later in itertools.pairwise(trace.opens)]
     assert sum(hidden) > ROWS
     assert error(PAIR, trace) < 0.04
@@ -120,10 +126,10 @@ def test_remasking_leaves_the_joint_what_it_is(remask: str) -> None:
 
 def test_first_hitting_is_exact_and_the_limit_of_ancestral_sampling() -> None:
     """One position an event, with the true conditionals, leaves sampling error only."""
-    events = sample("first_hitting", TRIPLE, None)
+    events = sample("first_hitting", TRIPLE, None, {})
     assert error(TRIPLE, events) < NOISE_FLOOR
     assert (events.forwards == 3).all()
-    fine = sample("ancestral", TRIPLE, 48, **NEVER)
+    fine = sample("ancestral", TRIPLE, 48, NEVER)
     assert distance(TRIPLE.histogram(events.tokens), TRIPLE.histogram(fine.tokens)) < 0.05
 
 

@@ -37,7 +37,7 @@ def published(view: View, row: int) -> list[int]:
 def test_certain_positions_take_candidates_and_all_others_random_tokens(seed: int) -> None:
     """Whatever stood there, and however many positions a step would commit at least."""
     view = random_view("entropy_bound", seed, "uniform")
-    never = view.settings | {"stop_entropy": torch.full((6,), float("nan"))}
+    never = {**view.settings, "stop_entropy": torch.full((6,), float("nan"))}
     view = replace(view, settings=never, next_time=view.next_time.clamp(min=0.01))
     change = apply("entropy_bound", view)
     assert change.tokens.tolist() == [published(view, row) for row in range(6)]
@@ -117,7 +117,7 @@ def test_uncertain_positions_are_drawn_anew_at_every_step() -> None:
 def test_a_reverse_step_keeps_takes_or_randomises(seed: int) -> None:
     """Every token of the next canvas is the old one, the clean one, or the random one."""
     view = random_view("ancestral", seed, "uniform")
-    never = view.settings | {"stop_entropy": torch.full((6,), float("nan"))}
+    never = {**view.settings, "stop_entropy": torch.full((6,), float("nan"))}
     change = apply("ancestral", replace(view, settings=never))
     noise = (view.uniforms[:, 0].double() * VOCAB).long()
     possible = torch.stack((view.tokens, view.candidates, noise))

@@ -25,7 +25,7 @@ def test_sixteen_steps_over_thirty_two_positions_commit_two_each() -> None:
 def published(positions: int, steps: int) -> list[int]:
     """Dream's counts step by step, those of nothing included."""
     times = [1 - i * (1 - 1e-3) / steps for i in range(steps + 1)]
-    counts = []
+    counts: list[int] = []
     for i in range(steps):
         left = positions - sum(counts)
         counts.append(left if i == steps - 1 else int(left * (1 - times[i + 1] / times[i])))

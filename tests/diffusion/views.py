@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,23 +96,21 @@ def random_view(
 
 def rows_of(view: View, at: Tensor) -> View:
     """The view of some of the rows, in the order given."""
-    chosen = {
-        f.name: value[at]
-        for f in fields(View)
-        if isinstance(value := getattr(view, f.name), Tensor)
-    }
-    own = {name: values[at] for name, values in view.settings.items()}
-    return replace(view, **chosen, settings=own)
+    return _each(view, lambda values: values[at])
 
 
 def moved(view: View, device: str) -> View:
     """The view on another device."""
-    tensors = {
-        f.name: value.to(device)
+    return _each(view, lambda values: values.to(device))
+
+
+def _each(view: View, change: Callable[[Tensor], Tensor]) -> View:
+    tensors: dict[str, Any] = {
+        f.name: change(value)
         for f in fields(View)
         if isinstance(value := getattr(view, f.name), Tensor)
     }
-    own = {name: values.to(device) for name, values in view.settings.items()}
+    own = {name: change(values) for name, values in view.settings.items()}
     return replace(view, **tensors, settings=own)
 
 
@@ -132,7 +132,8 @@ def padded(view: View, more: int, seed: int) -> View:
     tensors = [f.name for f in fields(View) if isinstance(getattr(view, f.name), Tensor)]
     wide = [name for name in tensors if getattr(view, name).shape[-1] == width]
     wide = [name for name in wide if getattr(view, name).ndim > 1]
-    return replace(view, **{name: wider(name) for name in wide})
+    changed: dict[str, Any] = {name: wider(name) for name in wide}
+    return replace(view, **changed)
 
 
 def apply(policy: str, view: View) -> Change:
