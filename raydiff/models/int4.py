@@ -128,7 +128,7 @@ def require_int4(device: torch.device, dtype: torch.dtype) -> None:
                 "dtype",
                 expected="a dtype that this installation runs",
                 got="int4",
-                remedy=f"int4 needs {error.name}: pip install {error.name}, or choose int8.",
+                remedy=f"It needs {error.name}: pip install 'raydiff[int4]', or choose int8.",
             )
         ) from error
     except Exception as error:  # each kind of device refuses in its own way
