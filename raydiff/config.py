@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["auto", "fp32", "bf16", "fp16"]
+Dtype = Literal["auto", "fp32", "bf16", "fp16", "int8", "int4"]
 
 APP_NAME = "raydiff"
 """Name of the Serve application."""
@@ -58,7 +58,7 @@ class ModelSettings(Settings):
     name: str = ""
     """Name that requests use; empty means the last part of `model`."""
     model: str = "summarizer"
-    """Bundled name or checkpoint directory."""
+    """Bundled name, checkpoint directory or random:PRESET."""
     device: Device = "auto"
     dtype: Dtype = "auto"
     num_gpus: float = Field(0.0, ge=0.0)
