@@ -111,6 +111,10 @@ class PrefixIndex:
         self._use(path)
         return tuple(pieces), tuple(evicted)
 
+    def known(self, ids: Ints) -> int:
+        """How many tokens at the beginning of `ids` are kept."""
+        return max((piece.end for piece, _ in self._known(ids)), default=0)
+
     def missing(self, ids: Ints) -> Missing | None:
         """The first segment of `ids` that is not kept but could be; `None`: there is none."""
         known = list(self._known(ids))

@@ -9,7 +9,7 @@ one that has waited longest goes next.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from raydiff.config import EngineSettings
 from raydiff.engine.canvas import Canvas, State
@@ -156,16 +156,35 @@ class Scheduler:
                 if self.prefixes is not None and state is State.ENCODE_PROMPT:
                     first_ones = leaders(self.prefixes, [c.encoded_prompt for c in same])
                     same = [same[i] for i in first_ones]
-                # like lengths together: a row is padded to the longest beside it
-                same.sort(key=lambda c: abs(c.prompt_length - first.prompt_length))
-                return same[: self._prefill_rows(same)]
+                return self._like(first, same)
         return []
 
-    def _prefill_rows(self, canvases: list[Canvas]) -> int:
-        """How many of them one encoding takes: by rows, and by positions padding included."""
+    def _like(self, first: Canvas, canvases: list[Canvas]) -> list[Canvas]:
+        """As many as one encoding takes, those most like `first`: a row is padded to the longest
+        beside it, and so is what it attends to.
+        """
+        lengths = {c.request_id: self._unencoded(c) for c in canvases}
+        usual, context = lengths[first.request_id], first.context_length
+
+        def unlike(canvas: Canvas) -> tuple[int, int]:
+            length = abs(lengths[canvas.request_id] - usual)
+            return length, abs(canvas.context_length - context)
+
+        canvases.sort(key=unlike)
+        return canvases[: self._prefill_rows([lengths[c.request_id] for c in canvases])]
+
+    def _unencoded(self, canvas: Canvas) -> int:
+        """Positions that the canvas's next encoding computes."""
+        if canvas.state is State.ENCODE_BLOCK:
+            return len(canvas.frame)
+        prompt = canvas.encoded_prompt
+        return len(prompt) - (0 if self.prefixes is None else self.prefixes.known(prompt))
+
+    def _prefill_rows(self, lengths: Sequence[int]) -> int:
+        """How many rows one encoding takes: by number, and by positions padding included."""
         longest = 0
-        for count, canvas in enumerate(canvases[: self._settings.max_prefill_rows]):
-            longest = max(longest, canvas.prompt_length)
+        for count, length in enumerate(lengths[: self._settings.max_prefill_rows]):
+            longest = max(longest, length)
             if count and (count + 1) * longest > self._settings.max_prefill_tokens:
                 return count
         return self._settings.max_prefill_rows

@@ -143,6 +143,15 @@ def test_rows_that_share_nothing_are_encoded_together(denoiser: Denoiser) -> Non
     assert [s.rows for s in recorder.steps if s.kind == "encode"] == [4]
 
 
+def test_rows_are_counted_by_what_is_left_to_encode(denoiser: Denoiser) -> None:
+    """Prompts whose beginning is there fill a forward only with their ends."""
+    engine, recorder = engine_of(denoiser, ON, max_prefill_tokens=3 * MIN_SEGMENT)
+    decoding = replace(DECODING, max_tokens=1)
+    engine.generate([SYSTEM], decoding)
+    engine.generate(PROMPTS, decoding)
+    assert [s.rows for s in recorder.steps if s.kind == "encode"] == [1, len(PROMPTS)]
+
+
 def test_without_the_exact_cache_nothing_is_kept(denoiser: Denoiser) -> None:
     engine, recorder = engine_of(denoiser, ON)
     engine.generate(PROMPTS, replace(DECODING, cache="none"))
