@@ -168,7 +168,12 @@ def log_frequencies(pairs: TokenisedPairs, settings: EmbeddingSettings, vocab: i
 def learnt_table(denoiser: EmbeddingDenoiser, normalise: bool) -> Tensor:
     """The embeddings [V, E] in fp32 that are noised and compared with."""
     table_VE = denoiser.table().float()
-    return layer_norm(table_VE, table_VE.shape[1:]) if normalise else table_VE
+    return normalised(table_VE) if normalise else table_VE
+
+
+def normalised(table_VE: Tensor) -> Tensor:
+    """Embeddings, each with mean 0 and variance 1."""
+    return layer_norm(table_VE, table_VE.shape[1:])
 
 
 def _weights(tokens_BL: Ints) -> np.ndarray:

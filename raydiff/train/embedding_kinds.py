@@ -18,20 +18,32 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from raydiff.families import load_spec
 from raydiff.models.embedding import EmbeddingDenoiser
 from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.corpus import read_split
-from raydiff.train.embedding import EmbeddingObjective, EmbeddingSettings, log_frequencies
-from raydiff.train.embedding_checkpoint import export_embedding_model, start_model, write_config
+from raydiff.train.embedding import (
+    EmbeddingObjective,
+    EmbeddingSettings,
+    log_frequencies,
+    normalised,
+)
+from raydiff.train.embedding_checkpoint import (
+    export_embedding_model,
+    load_start,
+    save_start,
+    write_config,
+)
+from raydiff.train.start import pretrained_words, random_words
 from raydiff.train.tokenizer import SMALL_VOCAB_SIZE, save_tokenizer, train_tokenizer
 from raydiff.train.trainer import Trainer, TrainingSettings
 
 Kind = Literal["diffuseq", "diffusion-lm", "flow"]
 
 CACHE = "train.npz"
-HIDDEN, HEADS, EMBEDDING_SIZE = 160, 5, 32
+HIDDEN, HEADS, EMBEDDING_SIZE = 128, 4, 48
 TRAINING = TrainingSettings(
     batch_rows=64,
     shards=1,
@@ -52,8 +64,8 @@ class Shape:
     settings: EmbeddingSettings
 
 
-_JOINT = {"num_hidden_layers": 4, "encoder_layers": 0, "cross_attention": False}
-_CROSS = {"num_hidden_layers": 3, "encoder_layers": 2, "cross_attention": True}
+_JOINT = {"num_hidden_layers": 5, "encoder_layers": 0, "cross_attention": False}
+_CROSS = {"num_hidden_layers": 4, "encoder_layers": 2, "cross_attention": True}
 
 SHAPES: dict[Kind, Shape] = {
     "diffuseq": Shape(
@@ -118,7 +130,7 @@ def make_trainer(
     threads: int = 1,
 ) -> Trainer[Any]:
     """A trainer of the untrained model that `work` describes; deterministic in the seed."""
-    model = start_model(work, training.seed)
+    model = load_start(work / "start")
     bias = log_frequencies(pairs, noising, len(model.lm_head.bias))
     model.lm_head.bias.data.copy_(bias - bias.mean())
     model.word_embedding.weight.requires_grad_(noising.embeddings == "joint")
@@ -158,9 +170,16 @@ def prepare(
     defaults = {"policy": "solver", "solver": shape.solver, "steps": shape.steps}
     save_tokenizer(tokenizer, work / "start")
     write_config(work / "start", network, document_tokens + 2, target_tokens, defaults)
+    make_words = pretrained_words if options.words == "pretrained" else _unrelated_words
+    words_VE = normalised(make_words(tokenizer, EMBEDDING_SIZE, options.seed))
+    save_start(work / "start", network, words_VE, document_tokens + 2, options.seed)
     pairs = tokenise_pairs(tokenizer, rows)
     pairs.save(cache)
     return pairs
+
+
+def _unrelated_words(tokenizer: Tokenizer, width: int, seed: int) -> Tensor:
+    return random_words(tokenizer.get_vocab_size(), width, seed)
 
 
 Settings = TypeVar("Settings", TrainingSettings, EmbeddingSettings)
@@ -188,6 +207,12 @@ def _parser(kind: Kind) -> argparse.ArgumentParser:
     add("--dtype", choices=("bf16", "fp32"), default="bf16", help="dtype of the forward")
     add("--tokenizer", type=Path, help="tokenizer.json to use instead of training one")
     add("--vocab-size", type=int, default=SMALL_VOCAB_SIZE, help="pieces of a tokenizer made here")
+    add(
+        "--words",
+        choices=("pretrained", "random"),
+        default="pretrained",
+        help="word embeddings begin as MiniLM's, condensed (needs raydiff[train]), or unrelated",
+    )
     add("--export", type=Path, help="write the model directory from the checkpoint and stop")
     add("--average", action="store_true", help="export the moving average of the weights")
     for defaults in (TRAINING, shape.settings):

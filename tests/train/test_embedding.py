@@ -55,10 +55,11 @@ def trainer_of(
 ) -> Trainer[Any]:
     monkeypatch.setattr(embedding_kinds, "HIDDEN", 32)
     monkeypatch.setattr(embedding_kinds, "HEADS", 2)
+    monkeypatch.setattr(embedding_kinds, "EMBEDDING_SIZE", 8)
     work.mkdir(exist_ok=True)
     parser = embedding_kinds._parser(kind)
     options = parser.parse_args(
-        ["--work", str(work), "--corpus", str(corpus), "--vocab-size", "300"]
+        ["--work", str(work), "--corpus", str(corpus), "--vocab-size", "300", "--words", "random"]
     )
     pairs = prepare(kind, work, options, training.document_tokens, NOISING.target_tokens)
     settings = EmbeddingSettings(**{**vars(NOISING), **noising})
