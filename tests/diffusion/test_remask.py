@@ -18,6 +18,8 @@ from tests.diffusion.views import MASK, apply, random_view
 
 KINDS = CHOICES["remask"].of
 seeds = st.integers(0, 10**6)
+times = st.floats(2**-7, 1, width=32)
+units = st.floats(0, 1, width=32)
 ROWS, WIDTH = 4000, 10
 
 
@@ -63,7 +65,7 @@ def test_the_last_step_commits_all_and_hides_nothing(kind: str, seed: int) -> No
 
 
 @settings(deadline=None)
-@given(t=st.floats(0.01, 1), share=st.floats(0, 1), eta=st.floats(0, 1))
+@given(t=times, share=units, eta=units)
 def test_every_chance_of_hiding_leaves_valid_chances(t: float, share: float, eta: float) -> None:
     """Chances of hiding and of staying masked lie in [0, 1]."""
     shares = Shares(torch.tensor([t]), torch.tensor([t * share]))
@@ -89,7 +91,7 @@ def test_by_confidence_the_least_sure_are_hidden_most(seed: int) -> None:
 
 
 @settings(deadline=None)
-@given(t=st.floats(0, 1), low=st.floats(0, 1), high=st.floats(0, 1), alpha=st.floats(0, 1))
+@given(t=units, low=units, high=units, alpha=units)
 def test_a_loop_holds_the_share_committed(t: float, low: float, high: float, alpha: float) -> None:
     """All masked at time 1, none at 0, 1 - alpha within the loop, never more later on."""
     low, high = min(low, high), max(low, high)
