@@ -83,7 +83,7 @@ def _uniforms(policy: str, rows: Sequence[Row], width: int) -> Floats | None:
         [
             row.spread(row.canvas.step_uniforms(draws), 0.0)
             if asks
-            else np.zeros((draws, row.width), dtype=np.float32)
+            else np.zeros((draws, len(row.tokens)), dtype=np.float32)
             for row, asks in zip(rows, own, strict=True)
         ],
         width,
@@ -117,6 +117,6 @@ def _past(rows: Sequence[Row], width: int) -> tuple[Ints, Floats]:
         for t, (tokens, sure) in enumerate(
             zip(history.past_best[::-1], history.past_confidence[::-1], strict=True)
         ):
-            best[i, longest - 1 - t, : row.width] = row.spread(np.maximum(tokens, 0), 0)
-            confidence[i, longest - 1 - t, : row.width] = row.spread(sure, 0.0)
+            best[i, longest - 1 - t] = stack([row.spread(np.maximum(tokens, 0), 0)], width, 0)[0]
+            confidence[i, longest - 1 - t] = stack([row.spread(sure, 0.0)], width, 0.0)[0]
     return best, confidence

@@ -29,15 +29,18 @@ class Row:
         self.live: Bools = np.ones(length, dtype=np.bool_)
         begin, end = max(0, -self.frame_at), self.window.end - frame.start
         self.live[max(0, self.frame_at) :] = canvas.live()[begin:end]
-        self.width = int(np.flatnonzero(self.live)[-1]) + 1
-        self.live = self.live[: self.width]
-        self.tokens: Ints = canvas.sequence(self.window.begin, self.window.begin + self.width)
+        self.tokens: Ints = canvas.sequence(self.window.begin, self.window.end)
+
+    @property
+    def width(self) -> int:
+        """Positions up to the last live one: what a forward of this row alone would take."""
+        return int(np.flatnonzero(self.live)[-1]) + 1
 
     def spread(self, values_F: npt.NDArray[T], fill: T | bool | float) -> npt.NDArray[T]:
         """Values (F, or ..., F) of the frame's positions at their places in the window (..., W)."""
-        if self.frame_at == 0 and values_F.shape[-1] == self.width:
+        if self.frame_at == 0 and values_F.shape[-1] == len(self.tokens):
             return values_F
-        spread = np.full((*values_F.shape[:-1], self.width), fill, dtype=values_F.dtype)
+        spread = np.full((*values_F.shape[:-1], len(self.tokens)), fill, dtype=values_F.dtype)
         part = values_F[..., max(0, -self.frame_at) :]
         place = spread[..., max(0, self.frame_at) :]
         size = min(part.shape[-1], place.shape[-1])

@@ -40,7 +40,6 @@ class VerifyingRow(Row):
         masks = np.full(len(drafted), canvas.spec.mask_id, dtype=np.int64)
         self.tokens = np.concatenate([masks, drafted])
         self.live = np.concatenate([canvas.eligible(), self.live])
-        self.width = len(self.tokens)
 
 
 def layout(rows: Sequence[Row], width: int) -> Layout | None:

@@ -66,6 +66,13 @@ def test_alone_equals_any_batch_and_arrival_order(denoiser: Denoiser, documents:
         assert alone.token_ids == forwards[str(i)].token_ids == backwards[str(i)].token_ids
 
 
+def test_a_sure_end_closes_the_block_however_wide_the_rows_beside_it(denoiser: Denoiser) -> None:
+    texts: list[str] = pq.read_table(SAMPLE, columns=["text"]).column(0).to_pylist()[:11]
+    together = fresh(denoiser).generate(texts, Decoding(steps=16))
+    for text, one in zip(texts, together, strict=True):
+        assert fresh(denoiser).generate([text], Decoding(steps=16))[0].token_ids == one.token_ids
+
+
 def test_cached_equals_recomputed_from_scratch(denoiser: Denoiser, documents: list[str]) -> None:
     for decoding in (Decoding(max_tokens=48, ignore_eos=True, steps=8), Decoding(threshold=0.5)):
         cached, scratch = (
