@@ -22,6 +22,7 @@ FAMILY = Family(
     recognises=recognises_masked_lm("modernbert"),
     spec=_spec,
     network="modernbert",
-    tested="logits against a plain implementation on tiny configurations; published key names",
+    tested="logits against a plain implementation over its published keys, padded, in a batch and "
+    "over a cache; whole texts through the engine",
     unchecked="text of public weights; that chats name their padding token as eos_token",
 )

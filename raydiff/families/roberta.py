@@ -31,6 +31,7 @@ FAMILY = Family(
         KeyRule(pattern=r"roberta\.pooler\..*", targets=()),
         KeyRule(pattern=r"roberta\.embeddings\.position_ids", targets=()),
     ),
-    tested="logits against a plain implementation on tiny configurations; published key names",
+    tested="logits against a plain implementation over its published keys, padded, in a batch and "
+    "over a cache; whole texts through the engine",
     unchecked="text of public weights, which were not trained to continue a text",
 )
