@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
+from raydiff.config import Dtype
 from raydiff.errors import UsageError, invalid
 
 SAMPLE = "jobs/sample.parquet"
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 def _common(parser: argparse.ArgumentParser, documents: int) -> None:
     parser.add_argument("--input", default=SAMPLE, help=f"Parquet of documents ({SAMPLE})")
     parser.add_argument("--model", default="summarizer", help="bundled name or directory")
-    parser.add_argument("--dtype", default="bf16", choices=("auto", "fp32", "bf16", "fp16"))
+    parser.add_argument("--dtype", default="bf16", choices=get_args(Dtype))
     parser.add_argument("--threads", type=int, default=0, help="engine threads (usable cores)")
     parser.add_argument(
         "--documents",
@@ -103,7 +104,7 @@ def _add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--dtype", default="bf16", choices=("auto", "fp32", "bf16", "fp16"))
+    parser.add_argument("--dtype", default="bf16", choices=get_args(Dtype))
     parser.add_argument("--threads", type=int, default=0, help="engine threads (usable cores)")
     parser.add_argument("--limit-s", type=float, default=540.0, help="seconds for all of it")
     _json(parser)
