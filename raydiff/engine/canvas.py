@@ -14,9 +14,8 @@ from enum import Enum, auto
 
 import numpy as np
 
-from raydiff.diffusion.schedule import quotas, timestep_quotas
-from raydiff.engine.frame import Bools, Floats, Frame, Ints, geometry
-from raydiff.engine.history import History
+from raydiff.engine.block import Block
+from raydiff.engine.frame import Bools, Floats, Frame, Ints, filling, geometry
 from raydiff.engine.transcript import Transcript
 from raydiff.engine.window import Window, Windows
 from raydiff.request import FinishReason, GenerationRequest
@@ -133,10 +132,6 @@ class Canvas:
         done = np.array(self.done, dtype=np.int64)
         return np.concatenate([self.prompt, done, self.frame.tokens[self.frame.lead :]])[begin:end]
 
-    def context(self) -> tuple[int, ...]:
-        """The tokens before the frame."""
-        return (*self.request.prompt_ids, *self.done)[: self.frame.start]
-
     def window(self) -> Window:
         """What the next forward computes."""
         return self.windows.next(self.frame, self.prompt_length + self.max_tokens, self.step)
@@ -144,19 +139,17 @@ class Canvas:
     @property
     def at_least(self) -> int:
         """Positions that the next forward commits at least."""
-        return self._quotas[self.step] if self.step < len(self._quotas) else 1
+        return self.block.at_least
+
+    @property
+    def step(self) -> int:
+        """Forwards of the block so far."""
+        return self.block.step
 
     @property
     def temperature(self) -> float:
         """Temperature of the next forward."""
         return self.spec.temperature_at(self.request.decoding, self.step)
-
-    def times(self) -> tuple[float, float]:
-        """Noise levels before and after the next forward: from 1 to 0 in equal steps."""
-        steps = self.request.decoding.steps
-        if not steps:
-            return 1.0, 0.0
-        return 1.0 - self.step / steps, max(0.0, 1.0 - (self.step + 1) / steps)
 
     @property
     def remembers(self) -> bool:
@@ -172,7 +165,7 @@ class Canvas:
 
     def drafted(self) -> Ints:
         """(F,) the frame's tokens, the draft where they are open and due."""
-        drafted: Ints = np.where(self.eligible(), self.history.best, self.tokens)
+        drafted: Ints = np.where(self.eligible(), self.block.history.best, self.tokens)
         return drafted
 
     def end_forbidden(self) -> Bools:
@@ -193,42 +186,21 @@ class Canvas:
 
     def eligible(self) -> Bools:
         """(F,) open positions of the block that commits next."""
-        return self.open & self.frame.within(self._block)
+        return self.open & self.block.mask
 
     def revisable(self) -> Bools:
         """(F,) closed positions of that block that a revising policy may change."""
-        return ~self.frame.open & ~self.frame.given & self.frame.within(self._block)
+        return ~self.frame.open & ~self.frame.given & self.block.mask
 
     def uniforms(self, draws: int = 0) -> Floats:
         """(F,), or (draws, F), fresh draws from the row's own generator."""
         shape = (draws, len(self.frame)) if draws else (len(self.frame),)
         return self.rng.random(shape, dtype=np.float32)
 
-    def step_uniforms(self, draws: int) -> Floats:
-        """(draws, F) the next forward's draws beside the candidates'. Steps of ancestral sampling
-        that unmask nothing are passed over: they would change neither tokens nor predictions
-        (MDLM, Sahoo et al. 2024, section 4).
-        """
-        uniforms = self.uniforms(draws)
-        while self._passes_idle_steps() and not self._unmasks(uniforms[0]):
-            self.step += 1
-            uniforms = self.uniforms(draws)
-        return uniforms
-
-    def _passes_idle_steps(self) -> bool:
-        d = self.request.decoding
-        monotone = d.policy == "ancestral" and self.spec.noise == "absorbing"
-        return monotone and self.windows.cache in ("none", "exact") and not self.remembers
-
-    def _unmasks(self, uniforms: Floats) -> bool:
-        """Whether ancestral sampling unmasks an eligible position with these draws (F,)."""
-        time, next_time = np.float32(self.times())
-        return bool((self.eligible() & (uniforms >= next_time / time)).any())
-
     def observe(self, best: Ints, best_confidence: Floats, confidence: Floats) -> None:
         """Remember a forward: most likely tokens, their probabilities and the candidates', (F,)."""
         scored = self.eligible() | self.revisable() if self.revising else self.eligible()
-        self.history.see(best, best_confidence, confidence, scored)
+        self.block.history.see(best, best_confidence, confidence, scored)
 
     def commit(self, tokens: Ints, commit: Bools) -> None:
         """Make `tokens` (F,) final where `commit` (F,), then close what can no longer count."""
@@ -236,7 +208,7 @@ class Canvas:
         stable = self._stable() & ~commit
         self._count_forward()
         self.frame.close(commit, tokens)
-        self.frame.close(stable, self.history.best)
+        self.frame.close(stable, self.block.history.best)
         self._close_after_end()
         self._next_block()
         self._advance()
@@ -244,8 +216,8 @@ class Canvas:
     def revise(self, tokens: Ints, is_open: Bools, final: bool) -> None:
         """Take the block's tokens and open positions (F,) as a revising policy left them."""
         self._count_forward()
-        mine = self.frame.within(self._block) & ~self.frame.given
-        self.history.committed(mine & self.frame.open & ~is_open)
+        mine = self.block.mask & ~self.frame.given
+        self.block.history.committed(mine & self.frame.open & ~is_open)
         self.frame.tokens[mine] = tokens[mine]
         self.frame.open[mine] = is_open[mine] & (not final)
         if final:
@@ -273,32 +245,25 @@ class Canvas:
     def _stable(self) -> Bools:
         """(F,) open positions whose most likely token has been the same for long enough."""
         least = self.request.decoding.stable_steps
-        return self.eligible() & (self.history.stable >= (least or len(self.frame) + 1))
+        return self.eligible() & (self.block.history.stable >= (least or len(self.frame) + 1))
 
     def _count_forward(self) -> None:
         self.forwards += 2 if self.request.decoding.guidance else 1
-        self.full_steps += not self.eligible().any()
-        self.step += 1
+        self.block.full_steps += not self.eligible().any()
+        self.block.step += 1
 
     def _begin_frame(self) -> None:
         shape, base = self.geometry, len(self.done)
         lead = shape.lead(self.prompt_length, base)
         start = self.prompt_length + base - lead
-        self.frame = Frame(shape, start, self.prompt[self.prompt_length - lead :], self._filling())
-        self._give_beyond(lead + self.max_tokens - base)
+        noise = filling(self.spec, shape.frame_length, self.rng)
+        self.frame = Frame(shape, start, self.prompt[self.prompt_length - lead :], noise)
+        self._give_beyond(self._limit)
         for offset, token in self._pins.items():
             at = self.prompt_length + offset - start
             if lead <= at < len(self.frame) and offset < self.max_tokens:
                 self.frame.give(slice(at, at + 1), token)
         self._begin_block()
-
-    def _filling(self) -> Ints:
-        """(F,) noise: the mask token, or random tokens."""
-        length = self.geometry.frame_length
-        if self.spec.noise != "uniform":
-            return np.full(length, self.spec.mask_id, dtype=np.int64)
-        draws = self.rng.random(length, dtype=np.float32)
-        return (draws * np.float32(self.spec.vocab_size)).astype(np.int64)
 
     def _give_beyond(self, at: int) -> None:
         """Positions past `max_tokens` are end tokens where the model drops what follows one, else
@@ -311,34 +276,20 @@ class Canvas:
             self.frame.give(beyond, self.frame.tokens[beyond])
 
     def _begin_block(self) -> None:
-        self._block = self.frame.block()
-        self.step = 0
-        self.full_steps = 0
-        self.history = History(len(self.frame))
-        self._quotas = self._plan_quotas(int(self.eligible().sum()))
-
-    def _plan_quotas(self, positions: int) -> tuple[int, ...]:
-        d = self.request.decoding
-        if not d.steps:
-            return ()
-        spread = timestep_quotas if d.schedule == "timestep" else quotas
-        return spread(positions, d.steps)
+        self.block = Block(self.frame, self.request.decoding)
 
     def _next_block(self) -> None:
         if not self.eligible().any():
             self._begin_block()
 
-    def _generated(self) -> Bools:
-        """(F,) closed positions that belong to the text."""
-        closed = ~self.open
-        closed[: self.frame.lead] = False
-        closed[self.frame.lead + self.max_tokens - len(self.done) :] = False
-        return closed
+    @property
+    def _limit(self) -> int:
+        """Place in the frame where `max_tokens` ends, which may lie past it."""
+        return self.frame.lead + self.max_tokens - len(self.done)
 
     def _first_end(self) -> int | None:
         """Place in the frame of the first committed end token."""
-        ends = np.flatnonzero(np.isin(self.tokens, self.spec.end_ids) & self._generated())
-        return int(ends[0]) if len(ends) else None
+        return self.frame.first(self.spec.end_ids, self._limit)
 
     def _close_after_end(self) -> None:
         end = self._first_end()
@@ -356,7 +307,7 @@ class Canvas:
 
     def _extend_transcript(self) -> None:
         lead = self.frame.lead
-        closed = min(self.frame.closed_run(), lead + self.max_tokens - len(self.done))
+        closed = min(self.frame.closed_run(), self._limit)
         end = self._first_end()
         stop = closed if end is None else min(closed, end)
         ids = [*self.done, *self.tokens[lead:stop].tolist()]

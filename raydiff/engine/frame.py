@@ -46,6 +46,14 @@ def geometry(spec: ModelSpec, decoding: Decoding) -> Geometry:
     )
 
 
+def filling(spec: ModelSpec, length: int, rng: np.random.Generator) -> Ints:
+    """(length,) noise: the mask token, or random tokens."""
+    if spec.noise != "uniform":
+        return np.full(length, spec.mask_id, dtype=np.int64)
+    draws = rng.random(length, dtype=np.float32)
+    return (draws * np.float32(spec.vocab_size)).astype(np.int64)
+
+
 class Frame:
     """Which tokens stand where, and which positions are open; kept explicitly, never read off
     the tokens, so a literal mask token in a prompt is text.
@@ -98,3 +106,13 @@ class Frame:
     def closed_run(self) -> int:
         """Length of the closed run at the beginning."""
         return int(np.argmax(self.open)) if self.open.any() else len(self)
+
+    def first(self, ids: tuple[int, ...], limit: int) -> int | None:
+        """Place of the first closed position, prompt tokens left out, below `limit` whose token is
+        one of `ids`.
+        """
+        closed = ~self.open
+        closed[: self.lead] = False
+        closed[max(0, limit) :] = False
+        places = np.flatnonzero(np.isin(self.tokens, ids) & closed)
+        return int(places[0]) if len(places) else None

@@ -33,7 +33,7 @@ def policy_rows(rows: Sequence[Row], width: int) -> tuple[PolicyRows, ...]:
 def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) -> PolicyRows:
     canvases = [row.canvas for row in rows]
     uniforms = _uniforms(policy, rows, width)  # first: it may pass over steps
-    times = [canvas.times() for canvas in canvases]
+    times = [canvas.block.times() for canvas in canvases]
     rule = RULES[policy]
     past = _past(rows, width) if policy == "credit" else None
     return PolicyRows(
@@ -42,14 +42,14 @@ def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) ->
         settings={name: _setting(name, canvases) for name in POLICY_SETTINGS[policy]},
         needs=_needs(policy, canvases),
         step=np.array([canvas.step for canvas in canvases], dtype=np.int64),
-        full_steps=np.array([canvas.full_steps for canvas in canvases], dtype=np.int64),
+        full_steps=np.array([canvas.block.full_steps for canvas in canvases], dtype=np.int64),
         time=np.array([time for time, _ in times], dtype=np.float32),
         next_time=np.array([time for _, time in times], dtype=np.float32),
         uniforms=uniforms,
-        previous_best=_spread(rows, width, lambda c: c.history.best, -1)
+        previous_best=_spread(rows, width, lambda c: c.block.history.best, -1)
         if "stop_entropy" in POLICY_SETTINGS[policy] or policy == "speculative"
         else None,
-        commit_confidence=_spread(rows, width, lambda c: c.history.confidence, 1.0)
+        commit_confidence=_spread(rows, width, lambda c: c.block.history.confidence, 1.0)
         if rule.revises
         else None,
         past_best=past[0] if past else None,
@@ -81,7 +81,7 @@ def _uniforms(policy: str, rows: Sequence[Row], width: int) -> Floats | None:
         return None
     return stack(
         [
-            row.spread(row.canvas.step_uniforms(draws), 0.0)
+            row.spread(_step_uniforms(row.canvas, draws), 0.0)
             if asks
             else np.zeros((draws, len(row.tokens)), dtype=np.float32)
             for row, asks in zip(rows, own, strict=True)
@@ -89,6 +89,29 @@ def _uniforms(policy: str, rows: Sequence[Row], width: int) -> Floats | None:
         width,
         0.0,
     )
+
+
+def _step_uniforms(canvas: Canvas, draws: int) -> Floats:
+    """(draws, F) one forward's draws. Steps of ancestral sampling that unmask nothing are passed
+    over: they would change neither tokens nor predictions (MDLM, Sahoo et al. 2024, section 4).
+    """
+    uniforms = canvas.uniforms(draws)
+    while _may_pass_over(canvas) and not _unmasks(canvas, uniforms[0]):
+        canvas.block.step += 1
+        uniforms = canvas.uniforms(draws)
+    return uniforms
+
+
+def _may_pass_over(canvas: Canvas) -> bool:
+    ancestral = canvas.request.decoding.policy == "ancestral" and canvas.spec.noise == "absorbing"
+    return ancestral and canvas.windows.cache in ("none", "exact") and not canvas.remembers
+
+
+def _unmasks(canvas: Canvas, uniforms: Floats) -> bool:
+    """Whether ancestral sampling unmasks an eligible position with these draws (F,)."""
+    time, next_time = canvas.block.times()
+    stay = np.float32(next_time) / np.float32(time)
+    return bool((canvas.eligible() & (uniforms >= stay)).any())
 
 
 def _draws_rank(canvas: Canvas) -> bool:
@@ -109,11 +132,11 @@ def _setting(name: str, canvases: Sequence[Canvas]) -> Floats:
 def _past(rows: Sequence[Row], width: int) -> tuple[Ints, Floats]:
     """(S, T, W) most likely tokens and their probabilities in the block's forwards so far, the
     latest last; probability 0 where a row had fewer."""
-    longest = max(len(row.canvas.history.past_best) for row in rows)
+    longest = max(len(row.canvas.block.history.past_best) for row in rows)
     best = np.zeros((len(rows), longest, width), dtype=np.int64)
     confidence = np.zeros((len(rows), longest, width), dtype=np.float32)
     for i, row in enumerate(rows):
-        history = row.canvas.history
+        history = row.canvas.block.history
         for t, (tokens, sure) in enumerate(
             zip(history.past_best[::-1], history.past_confidence[::-1], strict=True)
         ):
