@@ -16,7 +16,8 @@ class Block:
     """Begins at step 0 with nothing remembered."""
 
     def __init__(self, frame: Frame, decoding: Decoding) -> None:
-        self.mask: Bools = frame.within(frame.block())
+        self.place = frame.block()
+        self.mask: Bools = frame.within(self.place)
         """(F,) which positions are the block's."""
         self.step = 0
         """Forwards so far, those passed over included."""

@@ -134,7 +134,8 @@ class Canvas:
 
     def window(self) -> Window:
         """What the next forward computes."""
-        return self.windows.next(self.frame, self.prompt_length + self.max_tokens, self.step)
+        total = self.prompt_length + self.max_tokens
+        return self.windows.next(self.frame, self.block.place, total, self.step)
 
     @property
     def at_least(self) -> int:

@@ -46,9 +46,9 @@ class Windows:
         if decoding.cache == "prefix" or decoding.cache == "dual":
             self.cache = decoding.cache
 
-    def next(self, frame: Frame, total: int, step: int) -> Window:
-        """The window of the `step`th forward of the frame's block; `total` is the length of prompt
-        and generated text.
+    def next(self, frame: Frame, block: slice, total: int, step: int) -> Window:
+        """The window of the `step`th forward of a block of the frame; `total` is the length of
+        prompt and generated text.
         """
         if not self._full:
             begin = max(0, frame.start - self._shift)
@@ -56,7 +56,6 @@ class Windows:
             return Window(begin=begin, end=frame.end, before=begin, blind_first=blind)
         if self.cache == "none" or self._refreshes(step):
             return Window(begin=0, end=total, store=self.cache != "none")
-        block = frame.block()
         begin = max(0, frame.start + block.start - self._neighbours - self._shift)
         if self.cache == "prefix":
             return Window(begin=begin, end=total, before=begin)

@@ -37,6 +37,12 @@ FULL = {
     "guided": Decoding(policy="quota", steps=8, guidance=1.5),
     "stable": Decoding(policy="quota", steps=16, stable_steps=2, block_length=16),
     "prefix": Decoding(policy="quota", steps=4, block_length=8, cache="prefix"),
+    "edit, prefix": Decoding(
+        policy="edit", threshold=0.2, edit_threshold=0.2, block_length=8, cache="prefix"
+    ),
+    "remask, dual": Decoding(
+        policy="remask", steps=6, remask="conf", block_length=8, cache="dual", refresh_steps=4
+    ),
     "dual": Decoding(
         policy="threshold", threshold=0.3, block_length=8, cache="dual", refresh_steps=2, window=3
     ),
