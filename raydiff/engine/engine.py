@@ -18,7 +18,7 @@ from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.memory import Budget, Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.prefix import index_for
-from raydiff.engine.report import completion_of, request_stats
+from raydiff.engine.report import completion_of, positions_of, request_stats
 from raydiff.engine.running import forget_prefixes, run_denoise, runner_for
 from raydiff.engine.scheduler import Plan, Scheduler
 from raydiff.engine.validation import check_request
@@ -166,8 +166,12 @@ class Engine:
         for request in requests:
             check_request(request, self.spec)
         done: dict[str, Completion] = {}
-        for completion in self._drain(requests):
-            done[completion.request_id] = completion
+        try:
+            for completion in self._drain(requests):
+                done[completion.request_id] = completion
+        except BaseException:  # an interrupt too must leave an engine that works
+            self._abandon({request.request_id for request in requests})
+            raise
         return [done[request.request_id] for request in requests]
 
     def warm_up(self) -> None:
@@ -193,6 +197,13 @@ class Engine:
                 if event.completion is not None:
                     left -= 1
                     yield event.completion
+
+    def _abandon(self, request_ids: set[str]) -> None:
+        """Forget requests whose caller will not see them end."""
+        for request_id in request_ids:
+            self.cancel(request_id)
+        self._events = [event for event in self._events if event.request_id not in request_ids]
+        self._forget_prefixes()
 
     def _run(self, plan: Plan, canvases: list[Canvas]) -> int:
         now = time.monotonic()
@@ -268,16 +279,11 @@ class Engine:
         return forget_prefixes(self._runner)
 
     def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
-        positions = (
-            sum(map(len, plan.tokens))
-            if isinstance(plan, EncodePlan)
-            else int(plan.live.sum()) + _context_positions(plan)
-        )
         self._recorder.on_step(
             StepStats(
                 kind=plan.kind,
                 rows=len(canvases),
-                positions=positions,
+                positions=positions_of(plan),
                 forward_s=time.monotonic() - started_s,
                 committed_tokens=committed,
                 queue_depth=self._scheduler.depth(),
@@ -285,7 +291,3 @@ class Engine:
                 prefix=self._scheduler.prefix_stats() if plan.kind == "encode" else None,
             )
         )
-
-
-def _context_positions(plan: DenoisePlan | LatentPlan) -> int:
-    return 0 if plan.contexts is None else sum(map(len, plan.contexts.tokens))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from raydiff.engine.canvas import Canvas
+from raydiff.engine.plan import EncodePlan
+from raydiff.engine.scheduler import Plan
 from raydiff.request import Completion, RequestStats, Usage
 
 
@@ -38,3 +40,11 @@ def request_stats(canvas: Canvas, completion: Completion, now_s: float) -> Reque
         first_commit_s=None if first is None else first - canvas.submitted_s,
         total_s=now_s - canvas.submitted_s,
     )
+
+
+def positions_of(plan: Plan) -> int:
+    """Token positions that a plan computes, padding left out."""
+    if isinstance(plan, EncodePlan):
+        return sum(map(len, plan.tokens))
+    contexts = () if plan.contexts is None else plan.contexts.tokens
+    return int(plan.live.sum()) + sum(map(len, contexts))

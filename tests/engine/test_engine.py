@@ -169,6 +169,24 @@ def test_other_runtime_errors_are_not_taken_for_memory(
         make_engine().generate(["a"])
 
 
+def test_a_failure_or_interrupt_leaves_an_engine_that_works(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine()
+    expected = make_engine().generate(["a"])[0].token_ids
+    for error in (RuntimeError("shape mismatch"), KeyboardInterrupt()):
+
+        def broken(self: Runner, plan: DenoisePlan, error: BaseException = error) -> None:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Runner, "_hidden", broken)
+            with pytest.raises(type(error)):
+                engine.generate(["a", "b"])
+        assert not engine.has_work()
+        assert engine.generate(["a"])[0].token_ids == expected
+
+
 def test_every_forward_and_request_is_recorded(make_engine: MakeEngine) -> None:
     recorder = ListRecorder()
     engine = make_engine(recorder)
