@@ -64,6 +64,17 @@ def test_the_last_step_commits_all_and_hides_nothing(kind: str, seed: int) -> No
     assert not change.open.any()
 
 
+@pytest.mark.parametrize("kind", ["cap", "rescale", "conf"])
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds)
+def test_the_loops_times_concern_the_loop_only(kind: str, seed: int) -> None:
+    never = view_of(seed, kind, eta=0.7, loop_from=0.0, loop_to=0.0, loop_alpha=0.1)
+    always = view_of(seed, kind, eta=0.7, loop_from=1.0, loop_to=0.0, loop_alpha=0.9)
+    left, right = apply("remask", never), apply("remask", always)
+    assert torch.equal(left.tokens, right.tokens)
+    assert torch.equal(left.open, right.open)
+
+
 @settings(deadline=None)
 @given(t=times, share=units, eta=units)
 def test_every_chance_of_hiding_leaves_valid_chances(t: float, share: float, eta: float) -> None:
