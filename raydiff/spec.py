@@ -124,6 +124,24 @@ class ModelSpec:
     request gives none (`temperature_at`)."""
     defaults: Decoding
 
+    def __post_init__(self) -> None:
+        if not self.end_ids:
+            raise ValueError("end_ids: expected at least one token id, got none")
+        around = (*self.prompt_prefix_ids, *self.prompt_suffix_ids)
+        for name, ids in {
+            "pad_id": (self.pad_id,),
+            "mask_id": (self.mask_id,),
+            "end_ids": self.end_ids,
+            "forbidden_ids": self.forbidden_ids,
+            "prompt ids": around,
+        }.items():
+            wrong = [i for i in ids if not (isinstance(i, int) and 0 <= i < self.vocab_size)]
+            if wrong:
+                raise ValueError(f"{name}: expected ids in [0, {self.vocab_size}), got {wrong}")
+        for name in ("max_prompt_tokens", "block_length", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+
     @property
     def cache(self) -> CachePolicy:
         """Whether the attention pattern allows an exact cache."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,21 @@ def test_whatever_is_resolved_leaves_nothing_open_and_stays_as_it_is(
     filled = {"policy", "max_tokens", "temperature", "block_length", "cache"}
     filled |= POLICY_SETTINGS[resolved.policy or ""] - {"steps", "stop_entropy"}
     assert filled <= resolved.given().keys()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"mask_id": 10},
+        {"pad_id": -1},
+        {"end_ids": ()},
+        {"end_ids": (2, 11)},
+        {"mask_id": "one"},
+        {"prompt_prefix_ids": (10,)},
+        {"block_length": 0},
+        {"max_new_tokens": 0},
+    ],
+)
+def test_a_model_without_usable_tokens_or_lengths_is_none(facts: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"expected (at least|ids in)"):
+        replace(make_spec(), **facts)

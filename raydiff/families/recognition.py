@@ -26,7 +26,18 @@ from raydiff.families.presets import PREFIX, is_random, random_source
 from raydiff.spec import ModelSpec
 
 MODELS = Path(__file__).parent.parent / "models"
-BUNDLED = {"summarizer": MODELS / "summarizer"}
+BUNDLED = {
+    name: MODELS / name
+    for name in (
+        "summarizer",
+        "tiny-masked",
+        "tiny-discrete-flow",
+        "tiny-uniform",
+        "tiny-diffuseq",
+        "tiny-diffusion-lm",
+        "tiny-flow",
+    )
+}
 FAMILIES: tuple[Family, ...] = (
     summarizer.FAMILY,
     embedding.FAMILY,
@@ -124,10 +135,14 @@ def _special_ids(path: Path, tokenizer: Config) -> dict[str, int]:
     """
     ids = dict(_read_if_there(path / "added_tokens.json"))
     entries = tokenizer.get("added_tokens_decoder") or {}
-    ids.update({entry["content"]: int(number) for number, entry in entries.items()})
-    if not entries:
-        added = _read_if_there(path / "tokenizer.json").get("added_tokens") or ()
-        ids.update({entry["content"]: int(entry["id"]) for entry in added})
+    try:
+        ids.update({entry["content"]: int(number) for number, entry in entries.items()})
+        if not entries:
+            added = _read_if_there(path / "tokenizer.json").get("added_tokens") or ()
+            ids.update({entry["content"]: int(entry["id"]) for entry in added})
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"{path}: expected added tokens with content and id in its tokenizer files"
+        raise ModelError(f"{message}: {error!r}.") from error
     return ids
 
 

@@ -109,7 +109,10 @@ def special_texts(path: Path) -> dict[str, str]:
 def _source(path: Path, config: Mapping[str, Any]) -> str | None:
     file = path / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        try:
+            return file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{file}: expected a readable template: {error}.") from error
     template = config.get("chat_template")
     if template is None:
         template = _read(path / "chat_template.json").get("chat_template")

@@ -28,7 +28,7 @@ def test_diffuseqs_published_arguments_say_noise_prediction_and_layout(tmp_path:
 
 
 def test_epsilon_prediction_is_read_from_the_arguments(tmp_path: Path) -> None:
-    spec = read(tmp_path, {**DIFFUSEQ_ARGS, "predict_xstart": False})
+    spec = read(tmp_path, {**DIFFUSEQ_ARGS, "vocab_size": 128, "predict_xstart": False})
     assert spec.prediction == "epsilon"
 
 

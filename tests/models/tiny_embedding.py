@@ -35,6 +35,8 @@ DIFFUSEQ_ARGS: dict[str, Any] = {
     "max_position_embeddings": POSITIONS,
 }
 """Names as in DiffuSeq's training_args.json, and BERT's for a network smaller than BERT's."""
+DIFFUSEQ_IDS = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3}
+"""BERT's own lie beyond so small a vocabulary."""
 
 OWN: dict[str, Any] = {
     "model_type": "raydiff-embedding",
@@ -133,6 +135,7 @@ def save(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor])
     }
     save_file(published, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(config))
+    (folder / "added_tokens.json").write_text(json.dumps(DIFFUSEQ_IDS))
     return folder
 
 

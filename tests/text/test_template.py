@@ -126,3 +126,9 @@ def test_a_template_that_refuses_or_misbehaves_is_a_usage_error(source: str, say
     with pytest.raises(UsageError, match=says) as caught:
         ChatTemplate(source).render(USER)
     assert caught.value.param == "messages"
+
+
+def test_a_template_that_is_no_text_is_a_model_error(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(ModelError, match=r"chat_template\.jinja: expected a readable template"):
+        read_chat_template(tmp_path)
