@@ -44,6 +44,7 @@ Kind = Literal["diffuseq", "diffusion-lm", "flow"]
 
 CACHE = "train.npz"
 HIDDEN, HEADS, EMBEDDING_SIZE = 128, 4, 48
+DECODING: dict[str, Any] = {"steps": 12, "rounding": "softmax", "clamp": True}
 TRAINING = TrainingSettings(
     batch_rows=64,
     shards=1,
@@ -60,7 +61,6 @@ class Shape:
 
     network: dict[str, Any]
     solver: str
-    steps: int
     settings: EmbeddingSettings
 
 
@@ -70,8 +70,7 @@ _CROSS = {"num_hidden_layers": 4, "encoder_layers": 2, "cross_attention": True}
 SHAPES: dict[Kind, Shape] = {
     "diffuseq": Shape(
         network={**_JOINT, "prediction": "x0", "noise_schedule": "sqrt"},
-        solver="ddim",
-        steps=20,
+        solver="ddpm",
         settings=EmbeddingSettings(),
     ),
     "diffusion-lm": Shape(
@@ -82,13 +81,11 @@ SHAPES: dict[Kind, Shape] = {
             "first_time": 0.98,
         },
         solver="ddim",
-        steps=20,
         settings=EmbeddingSettings(copies=3),
     ),
     "flow": Shape(
         network={**_CROSS, "prediction": "velocity", "noise_schedule": "rectified"},
         solver="euler",
-        steps=20,
         settings=EmbeddingSettings(copies=3),
     ),
 }
@@ -167,7 +164,7 @@ def prepare(
         "prompt_positions": True,
         **shape.network,
     }
-    defaults = {"policy": "solver", "solver": shape.solver, "steps": shape.steps}
+    defaults = {"policy": "solver", "solver": shape.solver, **DECODING}
     save_tokenizer(tokenizer, work / "start")
     write_config(work / "start", network, document_tokens + 2, target_tokens, defaults)
     make_words = pretrained_words if options.words == "pretrained" else _unrelated_words
