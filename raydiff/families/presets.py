@@ -26,11 +26,13 @@ class Preset:
 
 
 _FROM_QWEN3 = "taken from the Qwen3 model it began as, but for what its family's 4B config says"
+_NOT_READ = "its public config was not at hand"
+_SECOND_HAND = "read in other projects, not in its public config"
 _FROM_QWEN2 = "taken from the Qwen2.5 model it began as"
 
 PRESETS: dict[str, Preset] = {
     "llada-8b": Preset(title="GSAI-ML/LLaDA-8B-Instruct", config=shapes.LLADA_8B),
-    "llada-1.5": Preset(title="GSAI-ML/LLaDA-1.5", config=shapes.LLADA_8B),
+    "llada-1.5": Preset(title="GSAI-ML/LLaDA-1.5", unchecked=_NOT_READ, config=shapes.LLADA_8B),
     "dream-7b": Preset(title="Dream-org/Dream-v0-Instruct-7B", config=shapes.DREAM_7B),
     "sdar-1.7b": Preset(
         title="JetLM/SDAR-1.7B-Chat",
@@ -61,6 +63,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "llada2-mini": Preset(
         title="inclusionAI/LLaDA2.0-mini",
+        unchecked=_SECOND_HAND,
         config=shapes.llada2(hidden=2048, layers=20, heads=16, inner=5120, expert_inner=512),
     ),
     "llada2-flash": Preset(
@@ -70,33 +73,49 @@ PRESETS: dict[str, Preset] = {
     ),
     "diffusiongemma-26b-a4b": Preset(
         title="google/diffusiongemma-26B-A4B-it, without its vision part",
+        unchecked=_SECOND_HAND,
         config=shapes.DIFFUSION_GEMMA,
     ),
-    "a2d-qwen3-0.6b": Preset(title="dllm-hub/Qwen3-0.6B-diffusion-mdlm", config=shapes.a2d()),
-    "a2d-qwen3-0.6b-mdlm": Preset(title="dllm-hub/Qwen3-0.6B-diffusion-mdlm", config=shapes.a2d()),
+    "a2d-qwen3-0.6b": Preset(
+        title="dllm-hub/Qwen3-0.6B-diffusion-mdlm", unchecked=_NOT_READ, config=shapes.a2d()
+    ),
+    "a2d-qwen3-0.6b-mdlm": Preset(
+        title="dllm-hub/Qwen3-0.6B-diffusion-mdlm", unchecked=_NOT_READ, config=shapes.a2d()
+    ),
     "a2d-qwen3-0.6b-bd3lm": Preset(
-        title="dllm-hub/Qwen3-0.6B-diffusion-bd3lm", config=shapes.a2d(block_size=32)
+        title="dllm-hub/Qwen3-0.6B-diffusion-bd3lm",
+        unchecked=_NOT_READ,
+        config=shapes.a2d(block_size=32),
     ),
     "bert-base": Preset(
-        title="google-bert/bert-base-uncased", config=shapes.BERT_BASE, special_ids=shapes.BERT_IDS
+        title="google-bert/bert-base-uncased",
+        unchecked=_NOT_READ,
+        config=shapes.BERT_BASE,
+        special_ids=shapes.BERT_IDS,
     ),
     "roberta-base": Preset(
         title="FacebookAI/roberta-base",
+        unchecked=_NOT_READ,
         config=shapes.ROBERTA_BASE,
         special_ids=shapes.ROBERTA_IDS,
     ),
     "modernbert-base": Preset(
         title="answerdotai/ModernBERT-base",
+        unchecked=_NOT_READ,
         config=shapes.modernbert(hidden=768, layers=22, heads=12, inner=1152),
         special_ids=shapes.MODERNBERT_IDS,
     ),
     "modernbert-large": Preset(
         title="answerdotai/ModernBERT-large",
+        unchecked=_NOT_READ,
         config=shapes.modernbert(hidden=1024, layers=28, heads=16, inner=2624),
         special_ids=shapes.MODERNBERT_IDS,
     ),
     "diffuseq": Preset(
-        title="DiffuSeq's QQP model", config=shapes.DIFFUSEQ, special_ids=shapes.BERT_IDS
+        title="DiffuSeq's QQP model",
+        unchecked=_NOT_READ,
+        config=shapes.DIFFUSEQ,
+        special_ids=shapes.BERT_IDS,
     ),
     "tiny-summarizer": Preset(title="the bundled model's family, tiny", config=tiny.SUMMARIZER),
     "tiny-llada": Preset(title="LLaDA, tiny", config=tiny.LLADA),
