@@ -137,7 +137,7 @@ def test_uniform_noise_stops_once_the_best_text_is_stable_and_sure() -> None:
 
     def forwards(stop: float) -> list[int]:
         decoding = Decoding(
-            policy="entropy_bound", entropy_bound=1.0, steps=steps, stop_entropy=stop, seed=0
+            policy="entropy_bound", entropy_bound=10.0, steps=steps, stop_entropy=stop, seed=0
         )
         return [c.usage.forwards for c in generate(engine, texts, decoding)]
 
