@@ -267,14 +267,14 @@ class Canvas:
         self._begin_block()
 
     def _give_beyond(self, at: int) -> None:
-        """Positions past `max_tokens` are end tokens where the model drops what follows one, else
-        they stay noise that nothing waits for; uniform noise is denoised whole and cut.
+        """Positions past `max_tokens`: uniform noise is denoised whole and cut; our own models were
+        trained with end tokens there; the rest stay masks that nothing waits for.
         """
         beyond = slice(max(0, at), None)
-        if self.spec.drop_after_end:
-            self.frame.give(beyond, self.spec.end_ids[0])
-        elif self.spec.noise != "uniform":
-            self.frame.give(beyond, self.frame.tokens[beyond])
+        if self.spec.noise == "uniform":
+            return
+        own = self.spec.attention == "encoder-block"
+        self.frame.give(beyond, self.spec.end_ids[0] if own else self.frame.tokens[beyond])
 
     def _begin_block(self) -> None:
         self.block = Block(self.frame, self.request.decoding)

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from raydiff.config import AppSettings, EngineSettings, ModelSettings, ServeSettings
-from raydiff.launch import running_app
+from raydiff.launch import RunningApp, running_app
+from raydiff.metrics import PREFIX_BYTES, PREFIX_LOOKUPS, PREFIX_REUSED_TOKENS
 from tests.serve.checkpoint import write_checkpoint
+from tests.serve.scrape import scrape_until, value
 
 PRESET = "random:tiny-sdar"
 CHAT = "chatty"
@@ -19,7 +21,9 @@ TEMPLATE = "{% for m in messages %}<begin>{{ m.role }}: {{ m.content }}<end>{% e
 
 
 @pytest.fixture(scope="module")
-def url(ray_cluster: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def app(
+    ray_cluster: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningApp]:
     """An app of two models: random weights by preset, and a directory with a chat template."""
     path = write_checkpoint(tmp_path_factory.mktemp("models") / CHAT)
     (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
@@ -28,7 +32,12 @@ def url(ray_cluster: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
         for model in (PRESET, path)
     )
     with running_app(AppSettings(models=models), ServeSettings(port=0), reuse=False) as app:
-        yield f"{app.url}/v1"
+        yield app
+
+
+@pytest.fixture(scope="module")
+def url(app: RunningApp) -> str:
+    return f"{app.url}/v1"
 
 
 def _post(url: str, path: str, **body: Any) -> httpx.Response:
@@ -59,6 +68,21 @@ def test_a_preset_of_random_weights_answers_by_any_policy(
     again = _post(url, "completions", **body, diffusion=diffusion).json()
     assert first["usage"]["completion_tokens"] == 9
     assert first["choices"] == again["choices"]
+
+
+def test_a_shared_beginning_is_reused_and_seen_in_a_scrape(app: RunningApp, url: str) -> None:
+    shared = "the same long instructions, word for word, before every question: " * 2
+    for question in ("one", "two"):
+        prompt = shared + question
+        answer = _post(url, "completions", model=PRESET, prompt=prompt, max_tokens=4)
+        assert answer.status_code == 200
+    reused, held = PREFIX_REUSED_TOKENS.ray_name, PREFIX_BYTES.ray_name
+    samples = scrape_until(
+        app.metrics_url,
+        lambda found: value(found, reused) > 0 and any(s.name == held for s in found),
+    )
+    assert value(samples, PREFIX_LOOKUPS.ray_name, outcome="hit") >= 1
+    assert value(samples, reused, model=PRESET) >= 32
 
 
 def test_a_chat_goes_through_the_template_of_the_directory(url: str) -> None:

@@ -223,10 +223,15 @@ def test_a_scrape_shows_the_catalogue_under_rays_names(
     names = {
         f"{m.ray_name}_count" if m.kind == "histogram" else m.ray_name
         for m in CATALOGUE
-        if m not in (DOCUMENTS, SHARDS)  # those are the corpus workers'
+        # those are the corpus workers', and of models that keep beginnings of prompts
+        if m not in (DOCUMENTS, SHARDS) and not m.name.startswith("raydiff_prefix")
     }
     samples = scrape_until(
-        serving.metrics_url, lambda found: names <= {sample.name for sample in found}
+        serving.metrics_url,
+        lambda found: (
+            names <= {sample.name for sample in found}
+            and value(found, OUTPUT_TOKENS.ray_name, model=MODEL) > 0
+        ),
     )
     ours = {sample.name for sample in samples if sample.name.startswith("ray_raydiff_")}
     known = {m.ray_name + suffix for m in CATALOGUE for suffix in ("", "_count", "_sum", "_bucket")}

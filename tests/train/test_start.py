@@ -1,4 +1,4 @@
-"""The copying start: an untrained model already writes the prompt's first words."""
+"""The copying start: an untrained model leans towards the prompt's first words."""
 
 from __future__ import annotations
 
