@@ -86,10 +86,11 @@ class UnconditionalRow(Row):
 
 
 def stack(rows: Sequence[npt.NDArray[T]], width: int, fill: bool | float) -> npt.NDArray[T]:
-    """(R, ..., width) rows of at most `width` positions, padded with `fill`."""
-    if all(row.shape[-1] == width for row in rows):
-        return np.stack(rows)
+    """(R, ..., width) rows cut to `width` positions, or padded with `fill`."""
     first = rows[0]
+    length = first.shape[-1]
+    if length >= width and all(row.shape[-1] == length for row in rows):
+        return np.stack(rows)[..., :width]
     padded = np.full((len(rows), *first.shape[:-1], width), fill, dtype=first.dtype)
     for i, row in enumerate(rows):
         size = min(width, row.shape[-1])
