@@ -192,15 +192,19 @@ class _Attempts:
         self._deadline = time.monotonic() + timeout_s
         self._failures = 0
         self._deaths = 0
+        self._last: Exception | None = None
 
     def left_s(self) -> float:
         """Seconds to the deadline.
 
         Raises:
+            Overloaded: there are none, and the last attempt found the queue full.
             DeadlineExceeded: there are none.
         """
         left = self._deadline - time.monotonic()
         if left <= 0:
+            if isinstance(self._last, Overloaded):
+                raise self._last
             raise DeadlineExceeded(f"The request was not done within {self._timeout_s:.3g} s.")
         return left
 
@@ -213,6 +217,7 @@ class _Attempts:
         if not self._is_passing(error):
             raise self.as_raydiff(error) from error
         self._failures += 1
+        self._last = error
         delay = self._delay_s(error)
         if delay >= self.left_s():
             if isinstance(error, Overloaded):

@@ -113,7 +113,7 @@ async def test_a_full_queue_is_raised_at_once_where_the_caller_wants_that() -> N
 
 async def test_a_queue_that_stays_full_is_overload_and_not_a_missed_deadline() -> None:
     with pytest.raises(Overloaded):
-        await generate(FakeHandle(full()), timeout_s=0.5)
+        await generate(FakeHandle(full()), timeout_s=0.05)
 
 
 async def test_a_replicas_death_is_tried_again_elsewhere() -> None:
