@@ -159,10 +159,12 @@ class ModelSpec:
 
     def policies(self) -> tuple[str, ...]:
         """The policies that undo this model's noise."""
-        fits = [p for p, noises in POLICY_NOISE.items() if self.noise in noises]
-        if self.attention != "block-causal":
-            fits.remove("speculative") if "speculative" in fits else None
-        return tuple(fits)
+        speculates = self.attention == "block-causal"
+        return tuple(
+            policy
+            for policy, noises in POLICY_NOISE.items()
+            if self.noise in noises and (policy != "speculative" or speculates)
+        )
 
     def resolve(self, decoding: Decoding) -> Decoding:
         """Fill what `decoding` leaves open and check it against the model.
@@ -293,6 +295,3 @@ class ModelSpec:
 
 def _or(*values: Any) -> Any:
     return next((v for v in values if v is not None), None)
-
-
-__all__ = ["KVGroup", "ModelSpec", "policies_of"]

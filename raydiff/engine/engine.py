@@ -19,7 +19,7 @@ from raydiff.engine.memory import Budget, Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.prefix import index_for
 from raydiff.engine.report import completion_of, positions_of, request_stats
-from raydiff.engine.running import forget_prefixes, run_denoise, runner_for
+from raydiff.engine.running import forget_prefixes, run_denoise, run_encode, runner_for
 from raydiff.engine.scheduler import Plan, Scheduler
 from raydiff.engine.validation import check_request
 from raydiff.engine.warmup import warm_up_requests
@@ -211,7 +211,7 @@ class Engine:
             if canvas.first_forward_s is None:
                 canvas.first_forward_s = now
         if isinstance(plan, EncodePlan):
-            self._runner.encode(plan)
+            run_encode(self._runner, plan)
             for canvas in canvases:
                 self._encoded(canvas)
             return 0

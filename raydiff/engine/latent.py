@@ -16,7 +16,7 @@ from raydiff.engine.latent_plan import Draws, LatentPlan
 from raydiff.engine.latent_rounding import Rounded, Rounder
 from raydiff.engine.latent_rows import LatentRows, X
 from raydiff.engine.latent_steps import Steps, Turn
-from raydiff.engine.plan import DenoiseResult, EncodePlan
+from raydiff.engine.plan import DenoiseResult
 from raydiff.engine.shortage import memory_errors
 from raydiff.models.denoiser import LatentDenoiser
 
@@ -29,10 +29,6 @@ class LatentRunner:
         self._rows = LatentRows(denoiser)
         self._steps = Steps(denoiser.spec)
         self._round = Rounder(denoiser)
-
-    def encode(self, plan: EncodePlan) -> None:
-        """Never called: with full attention no row has anything to encode beforehand."""
-        raise NotImplementedError("Prompts of embedding diffusion are encoded with the first step.")
 
     def denoise(self, plan: LatentPlan) -> DenoiseResult:
         """One evaluation of the network. Rows whose steps are done, or whose tokens are stable and

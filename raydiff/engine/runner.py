@@ -108,7 +108,8 @@ class Runner:
         if plan.contexts is not None:
             past = self._encode_anew(plan.contexts)
             width = past[0].shape[4] if past else 0
-            return self._forward(plan, past, _seen(plan, width), np.arange(len(plan.tokens)))
+            seen = _visible(width, plan.before, None)
+            return self._forward(plan, past, seen, np.arange(len(plan.tokens)))
         if plan.shape.context == 0 or plan.shape.store:
             order = np.arange(len(plan.tokens))
             none = np.zeros((len(order), 0), dtype=np.bool_)
@@ -198,10 +199,6 @@ class Runner:
 
     def _to(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self._denoiser.device)
-
-
-def _seen(plan: DenoisePlan, width: int) -> Bools:
-    return _visible(width, plan.before, None)
 
 
 def _visible(width: int, before: Ints, after: Ints | None) -> Bools:

@@ -6,7 +6,7 @@ from typing import cast
 
 from raydiff.engine.latent import LatentRunner
 from raydiff.engine.latent_plan import LatentPlan
-from raydiff.engine.plan import DenoisePlan, DenoiseResult
+from raydiff.engine.plan import DenoisePlan, DenoiseResult, EncodePlan
 from raydiff.engine.runner import Runner
 from raydiff.models.denoiser import Denoiser, LatentDenoiser
 
@@ -23,6 +23,12 @@ def runner_for(network: Denoiser | LatentDenoiser) -> AnyRunner:
 def forget_prefixes(runner: AnyRunner) -> bool:
     """Free what a runner keeps of earlier prompts; whether there was anything."""
     return isinstance(runner, Runner) and runner.forget_prefixes()
+
+
+def run_encode(runner: AnyRunner, plan: EncodePlan) -> None:
+    """Run a plan; only rows over tokens have anything to encode beforehand."""
+    assert isinstance(runner, Runner)
+    runner.encode(plan)
 
 
 def run_denoise(runner: AnyRunner, plan: DenoisePlan | LatentPlan) -> DenoiseResult:

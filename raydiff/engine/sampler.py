@@ -6,6 +6,8 @@ V vocabulary.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from raydiff.engine.plan import DenoisePlan, DenoiseResult
 from raydiff.engine.positions import Positions
 from raydiff.engine.scores import Scores, join, remember_unboosted, score
 from raydiff.engine.views import Canvases, view_of
-from raydiff.models.denoiser import Denoiser
+from raydiff.models.denoiser import Denoiser, SelfConditioned
 
 MAX_LOGITS = 2**26
 """Logits computed at once; more positions are taken in parts."""
@@ -29,7 +31,8 @@ class Sampler:
         spec, device = denoiser.spec, denoiser.device
         self._denoiser = denoiser
         self._spec = spec
-        self._softener = denoiser if spec.self_conditioning else None
+        softener = cast(SelfConditioned, denoiser) if spec.self_conditioning else None
+        self._softener = softener
         forbidden = () if spec.noise == "uniform" else (spec.mask_id, *spec.forbidden_ids)
         self._forbidden = torch.tensor(forbidden, dtype=torch.long, device=device)
         self._end_ids = torch.tensor(spec.end_ids, dtype=torch.long, device=device)

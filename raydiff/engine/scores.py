@@ -13,7 +13,7 @@ from torch import Tensor
 
 from raydiff.diffusion import sampling
 from raydiff.engine.positions import Positions
-from raydiff.models.denoiser import Denoiser
+from raydiff.models.denoiser import SelfConditioned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ def score(
     part: slice,
     positions: Positions,
     needs: frozenset[str],
-    softener: Denoiser | None,
+    softener: SelfConditioned | None,
 ) -> Scores:
     """The scores of a part of the positions; `softener` makes expected embeddings."""
     best_M, best_confidence_M = sampling.greedy(logits_MV)

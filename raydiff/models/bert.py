@@ -128,10 +128,6 @@ class BertDenoiser:
         logits_MV: Tensor = self._head(hidden_MD)
         return logits_MV
 
-    def soft(self, logits_MV: Tensor) -> Tensor:
-        """See `Denoiser.soft`."""
-        raise NotImplementedError("A masked language model takes no self-conditioning.")
-
     def _embed(self, tokens_M: Tensor, positions_M: Tensor) -> Tensor:
         table = self._embeddings
         target = self.spec.target_position

@@ -109,10 +109,6 @@ class DecoderDenoiser:
         logits_MV: Tensor = self.module.lm_head(hidden_MD)
         return logits_MV
 
-    def soft(self, logits_MV: Tensor) -> Tensor:
-        """See `Denoiser.soft`."""
-        raise NotImplementedError("A decoder without self-conditioning has no soft embeddings.")
-
     def rotation(self, positions_M: Tensor) -> Rotation:
         """Cosine and sine of the rotation at each position."""
         return self._rotary(positions_M, self.dtype)

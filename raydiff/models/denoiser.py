@@ -53,8 +53,8 @@ class Denoiser(Network, Protocol):
         new ones); None lets all attend to all. Layers with a sliding window narrow it further, by
         positions: cached key n of a row is at position n. `past` is read, never changed. Where
         `live_BL` is False nothing is computed and the hidden state is zero; the mask must hide
-        such keys. `soft_BLD` is what `soft` gave for the forward before, zeros at first, for
-        models with `spec.self_conditioning`.
+        such keys. `soft_BLD` is what `SelfConditioned.soft` gave for the forward before, zeros at
+        first, for models with `spec.self_conditioning`.
         """
         ...
 
@@ -75,12 +75,12 @@ class Denoiser(Network, Protocol):
         """Logits [M, V] of picked hidden states."""
         ...
 
-    def soft(self, logits_MV: Tensor) -> Tensor:
-        """Expected embeddings [M, D] under `logits_MV`, for self-conditioning.
 
-        Raises:
-            NotImplementedError: the model has none.
-        """
+class SelfConditioned(Denoiser, Protocol):
+    """A denoiser that also takes the expected embeddings of the forward before."""
+
+    def soft(self, logits_MV: Tensor) -> Tensor:
+        """Expected embeddings [M, D] under `logits_MV`."""
         ...
 
 

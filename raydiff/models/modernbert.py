@@ -112,10 +112,6 @@ class ModernBertDenoiser:
         logits_MV: Tensor = self.model.decoder(self.model.head(hidden_MD))
         return logits_MV
 
-    def soft(self, logits_MV: Tensor) -> Tensor:
-        """See `Denoiser.soft`."""
-        raise NotImplementedError("A masked language model takes no self-conditioning.")
-
     def _views(
         self, positions_BL: Tensor, mask_BLK: Tensor | None, past: Cache | None, packing: Packing
     ) -> dict[str, _View]:
