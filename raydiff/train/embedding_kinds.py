@@ -7,14 +7,11 @@ and in what they predict.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 
 import torch
 from tokenizers import Tokenizer
@@ -22,6 +19,7 @@ from torch import Tensor
 
 from raydiff.families import load_spec
 from raydiff.models.embedding import EmbeddingDenoiser
+from raydiff.train import command
 from raydiff.train.batches import TokenisedPairs, tokenise_pairs
 from raydiff.train.corpus import read_split
 from raydiff.train.embedding import (
@@ -37,12 +35,11 @@ from raydiff.train.embedding_checkpoint import (
     write_config,
 )
 from raydiff.train.start import pretrained_words, random_words
-from raydiff.train.tokenizer import SMALL_VOCAB_SIZE, save_tokenizer, train_tokenizer
+from raydiff.train.tokenizer import save_tokenizer
 from raydiff.train.trainer import Trainer, TrainingSettings
 
 Kind = Literal["diffuseq", "diffusion-lm", "flow"]
 
-CACHE = "train.npz"
 HIDDEN, HEADS, EMBEDDING_SIZE = 128, 4, 48
 DECODING: dict[str, Any] = {"steps": 12, "rounding": "softmax", "clamp": True}
 TRAINING = TrainingSettings(
@@ -93,29 +90,18 @@ SHAPES: dict[Kind, Shape] = {
 
 def main(kind: Kind, argv: Sequence[str] | None = None) -> int:
     """Runs the command line of one kind; returns the exit status."""
-    parser = _parser(kind)
-    options = parser.parse_args(argv)
-    torch.set_num_threads(1)  # each of the trainer's workers is one thread
+    return command.run(
+        _parser(kind), argv, export_embedding_model, lambda o: _prepared_trainer(kind, o)
+    )
+
+
+def _prepared_trainer(kind: Kind, options: argparse.Namespace) -> Trainer[Any]:
     work: Path = options.work
-    work.mkdir(parents=True, exist_ok=True)
-    if options.export is not None:
-        export_embedding_model(work, options.export, options.average)
-        return 0
-    if not (options.steps or options.decay):
-        parser.error("--steps or --decay: expected how far to train, got neither")
-    if options.corpus is None and not (work / CACHE).exists():
-        parser.error("--corpus: expected a directory made by jobs/build_corpus.py, got none")
-    (work / "pid").write_text(str(os.getpid()))
-    training, noising = _settings(TRAINING, options), _settings(SHAPES[kind].settings, options)
+    training = command.settings_of(TRAINING, options)
+    noising = command.settings_of(SHAPES[kind].settings, options)
     pairs = prepare(kind, work, options, training.document_tokens, noising.target_tokens)
-    facts = {"kind": kind, **vars(training), **vars(noising)}
-    (work / "settings.json").write_text(json.dumps(facts, indent=2))
-    trainer = make_trainer(work, pairs, training, noising, options.dtype, options.threads)
-    if (work / "checkpoint.pt").exists():
-        trainer.load(work / "checkpoint.pt")
-    signal.signal(signal.SIGTERM, lambda *_: trainer.stop())
-    trainer.run(options.steps or trainer.step + options.decay, options.decay)
-    return 0
+    command.save_settings(work, {"kind": kind, **vars(training), **vars(noising)})
+    return make_trainer(work, pairs, training, noising, options.dtype, options.threads)
 
 
 def make_trainer(
@@ -141,15 +127,11 @@ def prepare(
     kind: Kind, work: Path, options: argparse.Namespace, document_tokens: int, target_tokens: int
 ) -> TokenisedPairs:
     """Tokenizer, config and tokenised training pairs, made once and kept in `work`."""
-    cache = work / CACHE
+    cache = work / command.CACHE
     if cache.exists():
         return TokenisedPairs.load(cache)
     rows = read_split(options.corpus / "train.parquet")
-    if options.tokenizer is not None:
-        tokenizer = Tokenizer.from_file(str(options.tokenizer))
-    else:
-        texts = (text for row in rows for text in (row.text, row.summary, row.summary))
-        tokenizer = train_tokenizer(texts, options.vocab_size, lower=True)
+    tokenizer = command.small_tokenizer(options, rows)
     shape = SHAPES[kind]
     network = {
         "vocab_size": tokenizer.get_vocab_size(),
@@ -179,48 +161,18 @@ def _unrelated_words(tokenizer: Tokenizer, width: int, seed: int) -> Tensor:
     return random_words(tokenizer.get_vocab_size(), width, seed)
 
 
-Settings = TypeVar("Settings", TrainingSettings, EmbeddingSettings)
-
-
-def _settings(defaults: Settings, options: argparse.Namespace) -> Settings:
-    given = {f.name: getattr(options, f.name) for f in fields(defaults)}
-    return replace(defaults, **given)
-
-
 def _parser(kind: Kind) -> argparse.ArgumentParser:
     shape = SHAPES[kind]
-    parser = argparse.ArgumentParser(
-        prog=f"raydiff train {kind}",
-        description="Trains a small denoiser of noise on embeddings that predicts "
-        f"{shape.network['prediction']}, or goes on from the checkpoint in --work.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--corpus", type=Path, help="directory that jobs/build_corpus.py wrote")
-    add("--work", type=Path, required=True, help="directory for checkpoints, log and cache")
-    add("--steps", type=int, default=0, help="train up to this step (default: only the decay)")
-    add("--decay", type=int, default=0, help="let the rate fall to zero over the last N steps")
-    add("--threads", type=int, default=1)
-    add("--dtype", choices=("bf16", "fp32"), default="bf16", help="dtype of the forward")
-    add("--tokenizer", type=Path, help="tokenizer.json to use instead of training one")
-    add("--vocab-size", type=int, default=SMALL_VOCAB_SIZE, help="pieces of a tokenizer made here")
-    add(
+    predicted = shape.network["prediction"]
+    description = f"Trains a small denoiser of noise on embeddings that predicts {predicted}"
+    parser = command.parser_of(kind, description, (TRAINING, shape.settings))
+    command.add_small_flags(parser)
+    parser.add_argument(
         "--words",
         choices=("pretrained", "random"),
         default="pretrained",
         help="word embeddings begin as MiniLM's, condensed (needs raydiff[train]), or unrelated",
     )
-    add("--export", type=Path, help="write the model directory from the checkpoint and stop")
-    add("--average", action="store_true", help="export the moving average of the weights")
-    for defaults in (TRAINING, shape.settings):
-        for field in fields(defaults):
-            default = getattr(defaults, field.name)
-            name = "--" + field.name.replace("_", "-")
-            if isinstance(default, bool):
-                action = argparse.BooleanOptionalAction
-                add(name, action=action, default=default, help="training setting")
-            else:
-                add(name, type=type(default), default=default, help="training setting")
     return parser
 
 
