@@ -102,6 +102,36 @@ class ServeSettings(Settings):
     port: int = Field(8000, ge=0, le=65535)
 
 
+class StorageSettings(Settings):
+    """How object stores are reached. Credentials are no settings: the libraries that need them
+    find them by themselves, in the environment, in profiles or from the machine's role."""
+
+    endpoint_url: str | None = None
+    """Of an S3-compatible store; `None` is Amazon's."""
+    region: str | None = None
+
+
+class TaskSettings(Settings):
+    """What is asked of the model with each document."""
+
+    kind: Literal["summarize", "rewrite", "label"] = "summarize"
+    template: str | None = None
+    """Prompt with `{text}` where the document goes; `None` is the task's usual one."""
+    system: str | None = None
+    """System prompt, for models with a chat template."""
+    examples: tuple[tuple[str, str], ...] = ()
+    """Documents with their answers, shown before each document."""
+    labels: tuple[str, ...] = ()
+    """The answers to choose from."""
+    target_words: int | None = Field(None, ge=1)
+    """Length to ask for."""
+
+    @property
+    def output_column(self) -> str:
+        """Column of the output that holds the answer."""
+        return {"summarize": "summary", "rewrite": "rewrite", "label": "label"}[self.kind]
+
+
 class CorpusSettings(Settings):
     """One corpus run."""
 
@@ -130,6 +160,24 @@ class CorpusSettings(Settings):
     max_attempts: int = Field(3, ge=1)
     """Attempts per document before it becomes an error row."""
     seed: int = Field(0, ge=0)
+    task: TaskSettings = TaskSettings()
+    storage: StorageSettings = StorageSettings()
+    shared_filesystem: bool = False
+    """Whether local paths are on a disk that every node mounts."""
+    on_long: Literal["chunk", "truncate", "fail"] = "chunk"
+    """What becomes of documents longer than a prompt."""
+    max_document_tokens: int | None = Field(None, ge=1)
+    """Tokens of a document that are read at most; `None` reads all."""
+    merge_depth: int = Field(8, ge=1)
+    """Levels of summaries of summaries at most."""
+    dedupe: bool = True
+    """Whether documents with the same text are generated once."""
+    append: bool = False
+    """Whether files that were added to the input since the run began are planned too."""
+    max_failed_fraction: float = Field(1.0, ge=0.0, le=1.0)
+    """Failed documents over all, above which the run ends."""
+    stuck_after_s: float = Field(300.0, gt=0)
+    """A shard without progress for this long is given to another worker."""
 
 
 def deployment_name(served_name: str) -> str:

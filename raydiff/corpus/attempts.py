@@ -6,8 +6,8 @@ shard that exhausts memory each time. Memory of the attempts must outlive the wo
 
 from __future__ import annotations
 
-from raydiff.corpus.files import Folder
 from raydiff.corpus.plan import Shard
+from raydiff.corpus.storage import Folder
 
 ATTEMPTS_FOLDER = "attempts"
 
@@ -21,7 +21,7 @@ class Attempts:
     def begin(self, shard: Shard) -> int:
         """Note an attempt; returns how many came before it."""
         before = self._names(shard)
-        self._folder.touch(f"{ATTEMPTS_FOLDER}/{shard.shard_id}-{len(before):03d}")
+        self._folder.put(f"{ATTEMPTS_FOLDER}/{shard.shard_id}-{len(before):03d}", b"")
         return len(before)
 
     def end(self, shard: Shard) -> None:

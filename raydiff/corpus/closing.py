@@ -15,8 +15,8 @@ from raydiff.corpus.commit import (
     settle_parts,
 )
 from raydiff.corpus.directory import SUCCESS_NAME, RunDirectory
-from raydiff.corpus.files import Folder
 from raydiff.corpus.report import Session, finished_report
+from raydiff.corpus.storage import Folder
 from raydiff.errors import ClusterError
 
 _THREADS = 16

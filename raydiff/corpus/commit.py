@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raydiff.corpus.files import Folder
 from raydiff.corpus.plan import Shard
+from raydiff.corpus.storage import Folder
 
 ERRORS_FOLDER = "errors"
 _PART = re.compile(r"part-(?P<shard>\d{6,}-[0-9a-f]{8})-r(?P<rows>\d+)-e(?P<errors>\d+)\.parquet")

@@ -20,11 +20,12 @@ from typing import Any
 from raydiff.config import CorpusSettings
 from raydiff.corpus.attempts import ATTEMPTS_FOLDER
 from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
-from raydiff.corpus.files import TEMP_PREFIX, DirectoryLock, Folder, local_path
 from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
 from raydiff.corpus.ids import count_repeated_ids
 from raydiff.corpus.inputs import Inputs, read_inputs
 from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_plan, save_plan
+from raydiff.corpus.storage import DirectoryLock, Folder, LocalFolder, local_path
+from raydiff.corpus.storage.local import TEMP_PREFIX
 from raydiff.errors import InputError, RunConflict, UsageError
 from raydiff.families import load_spec
 from raydiff.request import Decoding
@@ -95,7 +96,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     fingerprint = make_fingerprint(
         settings, inputs, resolved, instruction, model_digest(settings.model)
     )
-    folder = Folder(_output_path(settings, inputs))
+    folder = LocalFolder(_output_path(settings, inputs))
     folder.make()
     with DirectoryLock(folder):
         plan = _plan(folder, settings, inputs, fingerprint)
@@ -135,7 +136,7 @@ def _plan(
 ) -> Plan:
     if folder.exists(PLAN_NAME):
         plan = load_plan(folder)
-        require_same(plan.fingerprint, fingerprint, str(folder.root))
+        require_same(plan.fingerprint, fingerprint, folder.uri)
         return plan
     _require_empty(folder)
     plan = Plan(
@@ -148,10 +149,11 @@ def _plan(
 
 
 def _require_empty(folder: Folder) -> None:
-    names = sorted(p.name for p in folder.root.iterdir() if not p.name.startswith(TEMP_PREFIX))
-    if names:
+    names = (entry.name for entry in folder.entries(recursive=True))
+    name = next((n for n in names if not n.startswith(TEMP_PREFIX)), None)
+    if name is not None:
         raise RunConflict(
-            f"output: {folder.root} is not empty ({names[0]}) and holds no raydiff run. "
+            f"output: {folder.uri} is not empty ({name}) and holds no raydiff run. "
             "Choose an empty or a new directory.",
             "output",
         )

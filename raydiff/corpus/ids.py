@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import Inputs
 
 MAX_ID_BYTES = 2**30
@@ -25,11 +24,10 @@ def count_repeated_ids(inputs: Inputs) -> int | None:
         return 0
     if sum(group.id_bytes for file in inputs.files for group in file.groups) > MAX_ID_BYTES:
         return None
-    folder = Folder(inputs.root)
     chunks: list[pa.Array[Any]] = []
     try:
         for file in inputs.files:
-            with folder.open(file.name) as stream:
+            with inputs.folder.open(file.name) as stream:
                 chunks += _plain(pq.ParquetFile(stream).read(columns=[column]).column(0)).chunks
         ids = pa.chunked_array(chunks)
         return int(len(ids) - ids.null_count - pc.count_distinct(ids).as_py())

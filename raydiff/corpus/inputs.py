@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raydiff.corpus.files import Folder, local_path
+from raydiff.corpus.storage import Folder, LocalFolder, local_path
 from raydiff.errors import InputError, invalid
 
 ID_COLUMNS = ("doc_id", "id")
@@ -88,8 +88,8 @@ class InputFile:
 class Inputs:
     """The input of a run."""
 
-    root: Path
-    """Directory that file names are relative to."""
+    folder: Folder
+    """What file names are relative to."""
     files: tuple[InputFile, ...]
     columns: Columns
 
@@ -132,12 +132,12 @@ def read_inputs(
         InputError: a path, a file or a column cannot be used; the message names it.
     """
     root, names = find_files(location)
-    folder = Folder(root)
+    folder = LocalFolder(root)
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
         footers = list(pool.map(lambda name: _read_footer(folder, name), names))
     columns = _settle_columns(footers, text, id_column, tuple(passed))
     files = tuple(_input_file(footer, columns) for footer in footers)
-    return Inputs(root=root, files=files, columns=columns)
+    return Inputs(folder=folder, files=files, columns=columns)
 
 
 @dataclass(frozen=True)

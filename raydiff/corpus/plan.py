@@ -1,7 +1,7 @@
 """The plan: every input row in exactly one shard, decided once and kept in `plan.parquet`.
 
-A shard is a run of whole row groups, or a run of rows inside a large one. It is the unit of
-scheduling, of commit and of resume.
+A shard has rows of one file, a run of whole row groups or of rows inside a large one, or the
+rows of several small files.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import InputFile
+from raydiff.corpus.storage import Folder
 from raydiff.errors import RunConflict
 
 PLAN_NAME = "plan.parquet"
@@ -29,27 +29,69 @@ _METADATA_KEY = b"raydiff.plan"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shard:
-    """A run of rows of one file."""
+class Span:
+    """Consecutive rows of one file."""
 
-    shard_id: str
-    """Position in the plan and a hash of file and rows: stable, unique, sorted like the input."""
     file: str
     row_start: int
     """Index in the file of the first row."""
     rows: int
-    first_group: int
-    """First row group that holds a row of the shard."""
-    stop_group: int
+    first_group: int = 0
+    """First row group that holds a row of the span; of Parquet."""
+    stop_group: int = 0
     """One past the last such row group."""
-    skip_rows: int
-    """Rows of the first row group that come before the shard."""
+    skip_rows: int = 0
+    """Rows of the first row group that come before the span."""
+    offset: int = 0
+    """Byte of the file at which the first row begins; of plain text formats."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """The unit of scheduling, of commit and of resume. Its documents are known by their index in
+    it, from 0; `place` tells where that is in the input."""
+
+    shard_id: str
+    """Position in the plan and a hash of files and rows: stable, unique, sorted like the plan."""
+    spans: tuple[Span, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(span.rows for span in self.spans)
+
+    def place(self, index: int) -> tuple[str, int]:
+        """File and row index in it of the document at `index`: its identity."""
+        for span in self.spans:
+            if index < span.rows:
+                return span.file, span.row_start + index
+            index -= span.rows
+        raise IndexError(index)
+
+    def places(self) -> Iterator[tuple[str, int]]:
+        """File and row index of each document, in order."""
+        for span in self.spans:
+            for row in range(span.row_start, span.row_start + span.rows):
+                yield span.file, row
+
+    def to_json(self) -> list[Any]:
+        """As JSON values, small: it travels once to a worker."""
+        return [self.shard_id, [list(asdict(span).values()) for span in self.spans]]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> Shard:
+        """The inverse of `to_json`."""
+        names = [field.name for field in fields(Span)]
+        spans = (Span(**dict(zip(names, span, strict=True))) for span in values[1])
+        return cls(shard_id=values[0], spans=tuple(spans))
 
 
 _SCHEMA = pa.schema(
     [
-        pa.field(f.name, pa.string() if f.type == "str" else pa.int64(), nullable=False)
-        for f in fields(Shard)
+        pa.field("shard_id", pa.string(), nullable=False),
+        *(
+            pa.field(f.name, pa.string() if f.type == "str" else pa.int64(), nullable=False)
+            for f in fields(Span)
+        ),
     ]
 )
 
@@ -66,52 +108,55 @@ def cut_into_shards(
     shards: list[Shard] = []
     for file in files:
         for span in _spans(file, shard_rows, max_text_bytes):
-            shards.append(_shard(len(shards), file.name, span))
+            shards.append(_shard(len(shards), (span,)))
     return shards
 
 
-@dataclass(frozen=True)
-class _Span:
-    row_start: int
-    rows: int
-    first_group: int
-    stop_group: int
-    skip_rows: int
-
-
-def _spans(file: InputFile, shard_rows: int, max_text_bytes: int) -> Iterator[_Span]:
+def _spans(file: InputFile, shard_rows: int, max_text_bytes: int) -> Iterator[Span]:
     row, first, rows, text_bytes = 0, 0, 0, 0
     for index, group in enumerate(file.groups):
         fits = rows + group.rows <= shard_rows and text_bytes + group.text_bytes <= max_text_bytes
         if rows and not fits:
-            yield _Span(row, rows, first, index, 0)
+            yield _whole_groups(file, row, rows, first, index)
             row, rows, text_bytes = row + rows, 0, 0
         if not rows:
             first = index
         pieces = max(_ceil(group.rows, shard_rows), _ceil(group.text_bytes, max_text_bytes))
         if group.rows and pieces > 1:
-            yield from _cut_group(row, index, group.rows, min(pieces, group.rows))
+            yield from _cut_group(file, row, index, min(pieces, group.rows))
             row += group.rows
         else:
             rows, text_bytes = rows + group.rows, text_bytes + group.text_bytes
     if rows:
-        yield _Span(row, rows, first, len(file.groups), 0)
+        yield _whole_groups(file, row, rows, first, len(file.groups))
 
 
-def _cut_group(row: int, index: int, rows: int, pieces: int) -> Iterator[_Span]:
+def _whole_groups(file: InputFile, row: int, rows: int, first: int, stop: int) -> Span:
+    return Span(file=file.name, row_start=row, rows=rows, first_group=first, stop_group=stop)
+
+
+def _cut_group(file: InputFile, row: int, index: int, pieces: int) -> Iterator[Span]:
+    rows = file.groups[index].rows
     edges = [rows * piece // pieces for piece in range(pieces + 1)]
     for start, stop in itertools.pairwise(edges):
-        yield _Span(row + start, stop - start, index, index + 1, start)
+        yield Span(
+            file=file.name,
+            row_start=row + start,
+            rows=stop - start,
+            first_group=index,
+            stop_group=index + 1,
+            skip_rows=start,
+        )
 
 
 def _ceil(amount: int, size: int) -> int:
     return -(-amount // size)
 
 
-def _shard(position: int, file: str, span: _Span) -> Shard:
-    identity = f"{file}\0{span.row_start}\0{span.rows}".encode()
-    digest = blake2b(identity, digest_size=4).hexdigest()
-    return Shard(shard_id=f"{position:06d}-{digest}", file=file, **asdict(span))
+def _shard(position: int, spans: tuple[Span, ...]) -> Shard:
+    identity = "\0".join(f"{span.file}\0{span.row_start}\0{span.rows}" for span in spans)
+    digest = blake2b(identity.encode(), digest_size=4).hexdigest()
+    return Shard(shard_id=f"{position:06d}-{digest}", spans=spans)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +171,12 @@ class Plan:
 
 def save_plan(folder: Folder, plan: Plan) -> None:
     """Write the plan in one atomic step: from here the run exists."""
-    table = pa.Table.from_pylist([asdict(shard) for shard in plan.shards], schema=_SCHEMA)
+    rows = [
+        {"shard_id": shard.shard_id, **asdict(span)}
+        for shard in plan.shards
+        for span in shard.spans
+    ]
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
     header = {"fingerprint": plan.fingerprint, "repeated_ids": plan.repeated_ids}
     metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True).encode()}
     buffer = pa.BufferOutputStream()
@@ -143,8 +193,12 @@ def load_plan(folder: Folder) -> Plan:
     try:
         table = pq.read_table(pa.BufferReader(folder.read(PLAN_NAME)))
         header = json.loads((table.schema.metadata or {})[_METADATA_KEY])
-        shards = tuple(Shard(**row) for row in table.to_pylist())
-        return Plan(shards=shards, **header)
+        return Plan(shards=tuple(_shards(table.to_pylist())), **header)
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
         message = f"output: {folder.path(PLAN_NAME)} is not a raydiff plan: {error}."
         raise RunConflict(message, "output") from error
+
+
+def _shards(rows: Sequence[dict[str, Any]]) -> Iterator[Shard]:
+    for shard_id, group in itertools.groupby(rows, key=lambda row: str(row.pop("shard_id"))):
+        yield Shard(shard_id=shard_id, spans=tuple(Span(**row) for row in group))

@@ -8,18 +8,17 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from raydiff.corpus.attempts import Attempts
 from raydiff.corpus.commit import Totals, commit_shard
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import Columns
-from raydiff.corpus.plan import Shard
-from raydiff.corpus.reading import CorruptRows, Rejected, ShardReader, decode_texts
+from raydiff.corpus.plan import Shard, Span
+from raydiff.corpus.reading import CorruptRows, Rejected, SpanReader, decode_texts
 from raydiff.corpus.rows import output_tables
+from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import Ask, Call, ShardWork, WorkSettings
 from raydiff.errors import ClusterError, DeadlineExceeded, Overloaded, RaydiffError
 from raydiff.request import Completion, GenerationRequest
@@ -95,7 +94,7 @@ class ShardProcessor:
     def __init__(
         self,
         *,
-        input_root: Path,
+        input_folder: Folder,
         output: Folder,
         columns: Columns,
         prompts: DocumentPrompts,
@@ -106,7 +105,7 @@ class ShardProcessor:
         call_timeout_s: float,
     ) -> None:
         """`suspect_generator` takes calls that may break a replica; it should not try again."""
-        self._reader = ShardReader(input_root, columns)
+        self._reader = SpanReader(input_folder, columns)
         self._output = output
         self._attempts = Attempts(output)
         self._columns = columns
@@ -134,9 +133,7 @@ class ShardProcessor:
 
     def _begin(self, shard: Shard, attempts_before: int) -> tuple[ShardWork, pa.Table]:
         table, texts = self._read(shard, attempts_before)
-        rows = range(shard.row_start, shard.row_start + shard.rows)
-        by_row = dict(zip(rows, texts, strict=True))
-        work = ShardWork(shard.shard_id, shard.file, by_row, self._prompts, self._settings)
+        work = ShardWork(shard, texts, self._prompts, self._settings)
         return work, table.select(list(dict.fromkeys(self._columns.carried)))
 
     def _read(
@@ -144,23 +141,30 @@ class ShardProcessor:
     ) -> tuple[pa.Table, Sequence[str | Rejected]]:
         if attempts_before >= self._settings.max_attempts:
             message = f"The worker died {attempts_before} times while it had this shard in hand."
-            return self._reject(shard, "WorkerDied", message)
+            spans = [self._reject(span, "WorkerDied", message) for span in shard.spans]
+        else:
+            spans = [self._read_span(span) for span in shard.spans]
+        return pa.concat_tables([table for table, _ in spans]), [
+            t for _, found in spans for t in found
+        ]
+
+    def _read_span(self, span: Span) -> tuple[pa.Table, Sequence[str | Rejected]]:
         try:
-            table = self._reader.read(shard)
+            table = self._reader.read(span)
             return table, decode_texts(table.column(self._columns.text))
         except CorruptRows as error:
-            return self._reject(shard, "CorruptRows", str(error))
+            return self._reject(span, "CorruptRows", str(error))
 
     def _reject(
-        self, shard: Shard, error_type: str, message: str
+        self, span: Span, error_type: str, message: str
     ) -> tuple[pa.Table, Sequence[str | Rejected]]:
         rejected = Rejected(error_type=error_type, message=message)
-        return self._placeholder(shard), [rejected] * shard.rows
+        return self._placeholder(span), [rejected] * span.rows
 
-    def _placeholder(self, shard: Shard) -> pa.Table:
+    def _placeholder(self, span: Span) -> pa.Table:
         """Rows of nulls: the identity of a row that cannot be read is its file and index."""
-        schema = self._reader.schema(shard)
-        return pa.table([pa.nulls(shard.rows, f.type) for f in schema], schema=schema)
+        schema = self._reader.schema(span)
+        return pa.table([pa.nulls(span.rows, f.type) for f in schema], schema=schema)
 
     async def _send_all(self, work: ShardWork, calls: Sequence[Call]) -> None:
         try:

@@ -1,19 +1,18 @@
-"""Reads the rows of a shard: column projection, row groups streamed, text decoded row by row."""
+"""Reads the rows of spans: column projection, row groups streamed, text decoded row by row."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import Columns
-from raydiff.corpus.plan import Shard
+from raydiff.corpus.plan import Span
+from raydiff.corpus.storage import Folder
 from raydiff.errors import InputError
 
 _MAX_BATCH_ROWS = 4096
@@ -31,32 +30,32 @@ class Rejected:
     message: str
 
 
-class ShardReader:
-    """Reads shards, going on where the last one ended when it can.
+class SpanReader:
+    """Reads spans, going on where the last one ended when it can.
 
     Rows inside a row group cannot be reached without decoding those before them. A worker gets
-    shards in file order, so keeping the stream open decodes a large row group once instead of
+    spans in file order, so keeping the stream open decodes a large row group once instead of
     once per shard. Safe to call from several threads.
     """
 
-    def __init__(self, root: Path, columns: Columns) -> None:
-        self._folder = Folder(root)
+    def __init__(self, folder: Folder, columns: Columns) -> None:
+        self._folder = folder
         self._columns = list(dict.fromkeys((columns.text, *columns.carried)))
         self._stream: _Stream | None = None
         self._lock = threading.Lock()
 
-    def read(self, shard: Shard) -> pa.Table:
-        """The shard's rows, with the text column and those carried to the output.
+    def read(self, span: Span) -> pa.Table:
+        """The span's rows, with the text column and those carried to the output.
 
         Raises:
             CorruptRows: the rows cannot be decoded.
             InputError: the file is gone or has other rows than planned.
         """
-        path = self._folder.path(shard.file)
+        path = self._folder.path(span.file)
         with self._lock:
             try:
-                stream = self._reach(shard)
-                table = stream.take(shard.rows)
+                stream = self._reach(span)
+                table = stream.take(span.rows)
             except (pa.ArrowException, OSError) as error:
                 self._stream = None
                 # Arrow reports undecodable pages as OSError without an errno.
@@ -64,43 +63,43 @@ class ShardReader:
                     message = f"input: {path} cannot be read any more: {error}."
                     raise InputError(message, "input") from error
                 raise CorruptRows(f"{path}: {error}") from error
-        if table.num_rows != shard.rows:
+        if table.num_rows != span.rows:
             message = f"input: {path} has fewer rows than when the run was planned."
             raise InputError(message, "input")
         return table
 
-    def schema(self, shard: Shard) -> pa.Schema:
+    def schema(self, span: Span) -> pa.Schema:
         """The types of the columns that `read` returns, from the footer alone."""
-        with self._folder.open(shard.file) as stream:
+        with self._folder.open(span.file) as stream:
             schema = pq.read_schema(stream)
         return pa.schema([schema.field(name) for name in self._columns])
 
-    def _reach(self, shard: Shard) -> _Stream:
+    def _reach(self, span: Span) -> _Stream:
         stream = self._stream
-        group_start = shard.row_start - shard.skip_rows
-        if stream is None or not stream.can_reach(shard, group_start):
-            stream = self._stream = _Stream(self._folder, self._columns, shard, group_start)
-        stream.skip(shard.row_start - stream.position)
+        group_start = span.row_start - span.skip_rows
+        if stream is None or not stream.can_reach(span, group_start):
+            stream = self._stream = _Stream(self._folder, self._columns, span, group_start)
+        stream.skip(span.row_start - stream.position)
         return stream
 
 
 class _Stream:
     """The rows of one file from a row group on, taken in order."""
 
-    def __init__(self, folder: Folder, columns: list[str], shard: Shard, group_start: int) -> None:
-        self.file = shard.file
+    def __init__(self, folder: Folder, columns: list[str], span: Span, group_start: int) -> None:
+        self.file = span.file
         self.position = group_start
-        parquet = pq.ParquetFile(folder.open(shard.file))
-        groups = list(range(shard.first_group, parquet.metadata.num_row_groups))
+        parquet = pq.ParquetFile(folder.open(span.file))
+        groups = list(range(span.first_group, parquet.metadata.num_row_groups))
         self._batches: Iterator[Any] = parquet.iter_batches(
-            batch_size=min(shard.rows, _MAX_BATCH_ROWS), row_groups=groups, columns=columns
+            batch_size=min(span.rows, _MAX_BATCH_ROWS), row_groups=groups, columns=columns
         )
         self._schema = pa.schema([parquet.schema_arrow.field(name) for name in columns])
         self._rest: Any = None
 
-    def can_reach(self, shard: Shard, group_start: int) -> bool:
+    def can_reach(self, span: Span, group_start: int) -> bool:
         """Whether going on is no dearer than opening the file at the shard's row group."""
-        return self.file == shard.file and group_start <= self.position <= shard.row_start
+        return self.file == span.file and group_start <= self.position <= span.row_start
 
     def skip(self, rows: int) -> None:
         for _ in self._slices(rows):

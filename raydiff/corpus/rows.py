@@ -22,13 +22,13 @@ def output_tables(
     """The shard's summary rows and error rows, in input order.
 
     `carried` has the input columns that go to the output, one row per row of the shard. Keys are
-    row indices in the file; the two sets are disjoint and cover the shard.
+    indices in the shard; the two sets are disjoint and cover it.
     """
     done = sorted(summaries)
     failed = sorted(failures)
     good = _identity(shard, columns, carried, done)
     for name in columns.passed:
-        good = good.append_column(carried.schema.field(name), _take(shard, carried, name, done))
+        good = good.append_column(carried.schema.field(name), _take(carried, name, done))
     results = [summaries[row] for row in done]
     for name, kind, values in _summary_columns(results):
         good = good.append_column(pa.field(name, kind), pa.array(values, kind))
@@ -60,24 +60,26 @@ def _failure_columns(failures: Sequence[Failure]) -> list[_Column]:
     ]
 
 
-def _identity(shard: Shard, columns: Columns, carried: pa.Table, rows: Sequence[int]) -> pa.Table:
+def _identity(
+    shard: Shard, columns: Columns, carried: pa.Table, indices: Sequence[int]
+) -> pa.Table:
+    places = list(shard.places())
+    files = pa.array([places[index][0] for index in indices], pa.string())
+    rows = pa.array([places[index][1] for index in indices], pa.int64())
     ids: Any
     id_field: pa.Field[Any]
     if columns.id is None:
-        ids = pa.array([f"{shard.file}:{row}" for row in rows], pa.string())
-        id_field = pa.field(GENERATED_ID, pa.string())
+        ids = pa.array([f"{file}:{row}" for file, row in map(places.__getitem__, indices)])
+        ids, id_field = ids.cast(pa.string()), pa.field(GENERATED_ID, pa.string())
     else:
-        ids = _take(shard, carried, columns.id, rows)
-        id_field = carried.schema.field(columns.id)
-    files = pa.array([shard.file] * len(rows), pa.string())
+        ids, id_field = _take(carried, columns.id, indices), carried.schema.field(columns.id)
     named: list[pa.Field[Any]] = [
         id_field,
         pa.field("source_file", pa.string()),
         pa.field("source_row", pa.int64()),
     ]
-    return pa.table([ids, files, pa.array(rows, pa.int64())], schema=pa.schema(named))
+    return pa.table([ids, files, rows], schema=pa.schema(named))
 
 
-def _take(shard: Shard, carried: pa.Table, name: str, rows: Sequence[int]) -> pa.ChunkedArray[Any]:
-    places = pa.array([row - shard.row_start for row in rows], pa.int64())
-    return carried.column(name).take(places)
+def _take(carried: pa.Table, name: str, indices: Sequence[int]) -> pa.ChunkedArray[Any]:
+    return carried.column(name).take(pa.array(indices, pa.int64()))

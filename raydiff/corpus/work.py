@@ -8,11 +8,12 @@ again until one is left. A request that fails is sent again in a call of its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from raydiff.corpus.commit import Totals
+from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import Rejected
 from raydiff.request import Completion, Decoding, FinishReason, GenerationRequest
 from raydiff.text import DocumentPrompts, split_into_chunks
@@ -26,7 +27,8 @@ _MAX_LEVELS = 8
 class Ask:
     """One request on behalf of a document."""
 
-    row: int
+    index: int
+    """Of the document in its shard."""
     level: int
     """0 for the document's own text, 1 and up for merges."""
     chunk: int
@@ -96,17 +98,15 @@ class ShardWork:
 
     def __init__(
         self,
-        shard_id: str,
-        file: str,
-        texts: Mapping[int, str | Rejected],
+        shard: Shard,
+        texts: Sequence[str | Rejected],
         prompts: DocumentPrompts,
         settings: WorkSettings,
     ) -> None:
-        """`texts` has the document or its rejection by row index in the file."""
+        """`texts` has each document of the shard, or its rejection; all keys are indices in it."""
         self.summaries: dict[int, Summary] = {}
         self.failures: dict[int, Failure] = {}
-        self._shard_id = shard_id
-        self._file = file
+        self._shard = shard
         self._prompts = prompts
         self._settings = settings
         self._documents: dict[int, _Document] = {}
@@ -129,16 +129,17 @@ class ShardWork:
 
     def wanted(self, ask: Ask) -> bool:
         """Whether the ask's document can still be summarised."""
-        return ask.row not in self.failures
+        return ask.index not in self.failures
 
     def request(self, ask: Ask) -> GenerationRequest:
         """The request of an ask. Its id is stable; so is its seed, even when sent again."""
-        place = f"{ask.row}/{ask.level}/{ask.chunk}"
-        identity = f"{self._settings.seed}\0{self._file}\0{place}".encode()
+        file, row = self._shard.place(ask.index)
+        step = f"{ask.level}/{ask.chunk}"
+        identity = f"{self._settings.seed}\0{file}\0{row}/{step}".encode()
         digest = blake2b(identity, digest_size=8).digest()
         seed = int.from_bytes(digest, "big") >> 1
         return GenerationRequest(
-            request_id=f"{self._shard_id}/{place}",
+            request_id=f"{self._shard.shard_id}/{ask.index}/{step}",
             prompt_ids=ask.prompt_ids,
             decoding=replace(self._settings.decoding, seed=seed),
             lane="batch",
@@ -146,7 +147,7 @@ class ShardWork:
 
     def succeed(self, ask: Ask, completion: Completion) -> None:
         """Take a completion; one that ended in error counts as a failure."""
-        document = self._documents[ask.row]
+        document = self._documents[ask.index]
         usage = completion.usage
         document.totals += Totals(
             prompt_tokens=usage.prompt_tokens,
@@ -160,7 +161,7 @@ class ShardWork:
         document.texts[ask.chunk] = completion.text.strip()
         document.missing -= 1
         if self.wanted(ask) and not document.missing:
-            self._end_level(ask.row, [t for t in document.texts if t], completion.finish_reason)
+            self._end_level(ask.index, [t for t in document.texts if t], completion.finish_reason)
 
     def fail(
         self,
@@ -179,24 +180,24 @@ class ShardWork:
             again = replace(ask, attempts=attempts, suspect=ask.suspect or suspect)
             self._round.append(again)
         else:
-            self.failures[ask.row] = Failure(
+            self.failures[ask.index] = Failure(
                 error_type=error_type, message=message, attempts=attempts, by_service=by_service
             )
-            self._round = [other for other in self._round if other.row != ask.row]
+            self._round = [other for other in self._round if other.index != ask.index]
 
-    def _begin(self, texts: Mapping[int, str | Rejected]) -> None:
-        good = {row: text for row, text in texts.items() if isinstance(text, str)}
-        for row, reason in texts.items():
-            self._documents[row] = _Document()
+    def _begin(self, texts: Sequence[str | Rejected]) -> None:
+        good = {index: text for index, text in enumerate(texts) if isinstance(text, str)}
+        for index, reason in enumerate(texts):
+            self._documents[index] = _Document()
             if isinstance(reason, Rejected):
-                self.failures[row] = Failure(
+                self.failures[index] = Failure(
                     error_type=reason.error_type, message=reason.message, attempts=0
                 )
         whole = self._prompts.whole(list(good.values()))
-        for (row, text), prompt in zip(good.items(), whole, strict=True):
+        for (index, text), prompt in zip(good.items(), whole, strict=True):
             pieces = [prompt] if prompt is not None else self._cut(text, overlap=True)
-            self._documents[row].chunks = len(pieces)
-            self._ask(row, pieces)
+            self._documents[index].chunks = len(pieces)
+            self._ask(index, pieces)
 
     def _cut(self, text: str, *, overlap: bool) -> list[tuple[int, ...]]:
         limit = self._prompts.max_text_tokens
@@ -204,17 +205,19 @@ class ShardWork:
         pieces = split_into_chunks(self._prompts.tokenizer, text, limit, shared)
         return [self._prompts.cut(piece) for piece in pieces if piece.strip()]
 
-    def _ask(self, row: int, prompts: Sequence[tuple[int, ...]]) -> None:
-        document = self._documents[row]
+    def _ask(self, index: int, prompts: Sequence[tuple[int, ...]]) -> None:
+        document = self._documents[index]
         document.texts = [""] * len(prompts)
         document.missing = len(prompts)
         for chunk, prompt in enumerate(prompts):
-            self._round.append(Ask(row=row, level=document.level, chunk=chunk, prompt_ids=prompt))
+            self._round.append(
+                Ask(index=index, level=document.level, chunk=chunk, prompt_ids=prompt)
+            )
 
-    def _end_level(self, row: int, texts: list[str], finish_reason: FinishReason) -> None:
-        document = self._documents[row]
+    def _end_level(self, index: int, texts: list[str], finish_reason: FinishReason) -> None:
+        document = self._documents[index]
         if len(texts) <= 1:
-            self.summaries[row] = Summary(
+            self.summaries[index] = Summary(
                 text=texts[0] if texts else "",
                 finish_reason=finish_reason,
                 totals=document.totals,
@@ -226,4 +229,4 @@ class ShardWork:
         if len(pieces) >= len(texts) or document.level >= _MAX_LEVELS:
             # Summaries as long as what they summarise never come down to one: keep the beginning.
             pieces = pieces[:1]
-        self._ask(row, pieces)
+        self._ask(index, pieces)

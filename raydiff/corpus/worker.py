@@ -6,18 +6,17 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from raydiff.client import Client, RetryPolicy
 from raydiff.config import CorpusSettings
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import Columns
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardProcessor, ShardReport
+from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
@@ -36,8 +35,8 @@ class WorkerJob:
     settings: CorpusSettings
     served_name: str
     app_name: str
-    input_root: Path
-    output: Path
+    input: Folder
+    output: Folder
     columns: Columns
     decoding: Decoding
     """Resolved for the model."""
@@ -47,7 +46,7 @@ class WorkerJob:
 
 def encode_task(shards: Sequence[Shard]) -> dict[str, str]:
     """One task as the row that Ray Data carries."""
-    return {TASK_COLUMN: json.dumps([asdict(shard) for shard in shards])}
+    return {TASK_COLUMN: json.dumps([shard.to_json() for shard in shards])}
 
 
 def decode_report(text: str) -> ShardReport:
@@ -74,8 +73,8 @@ class ShardWorker:
     def __init__(self, job: WorkerJob) -> None:
         settings = job.settings
         self._processor = ShardProcessor(
-            input_root=job.input_root,
-            output=Folder(job.output),
+            input_folder=job.input,
+            output=job.output,
             columns=job.columns,
             prompts=DocumentPrompts.of(
                 Tokenizer.load(settings.model), job.instruction, job.decoding.max_tokens or 1
@@ -98,7 +97,7 @@ class ShardWorker:
         """Process the tasks of a batch, shard by shard in order, up to the first error."""
         reports: list[str] = []
         try:
-            shards = (Shard(**fields) for task in batch[TASK_COLUMN] for fields in json.loads(task))
+            shards = (Shard.from_json(v) for task in batch[TASK_COLUMN] for v in json.loads(task))
             for shard in shards:
                 report = await self._process(shard)
                 reports.append(report)

@@ -128,4 +128,4 @@ def test_files_are_found_at_any_depth_but_not_hidden_ones(
 
 def test_a_single_file_may_have_any_name(tmp_path: Path, write_corpus: WriteCorpus) -> None:
     inputs = read(write_corpus(tmp_path / "corpus.pq", ["one", "two"]))
-    assert (inputs.root, inputs.rows) == (tmp_path, 2)
+    assert (inputs.folder.uri, inputs.rows) == (str(tmp_path), 2)

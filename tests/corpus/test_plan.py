@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import InputFile, RowGroup
-from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_plan, save_plan
+from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, Span, cut_into_shards, load_plan, save_plan
+from raydiff.corpus.storage import LocalFolder
 from raydiff.errors import RunConflict
 
 
@@ -29,9 +30,9 @@ def test_every_row_is_in_exactly_one_shard(
 ) -> None:
     inputs = [input_file(f"f{i}", rows) for i, rows in enumerate(files)]
     covered = [
-        (shard.file, row)
+        place
         for shard in cut_into_shards(inputs, shard_rows, max_bytes)
-        for row in range(shard.row_start, shard.row_start + shard.rows)
+        for place in shard.places()
     ]
     assert covered == [(file.name, row) for file in inputs for row in range(file.rows)]
 
@@ -51,10 +52,11 @@ def test_no_shard_exceeds_its_rows_or_bytes(
 @given(group_rows, st.integers(1, 30))
 def test_a_shard_lies_in_the_row_groups_it_names(rows: list[int], shard_rows: int) -> None:
     for shard in cut_into_shards([input_file("f", rows)], shard_rows):
-        group_start = sum(rows[: shard.first_group])
-        assert group_start + shard.skip_rows == shard.row_start
-        assert shard.row_start + shard.rows <= sum(rows[: shard.stop_group])
-        assert shard.stop_group - shard.first_group == 1 or shard.skip_rows == 0
+        (span,) = shard.spans
+        group_start = sum(rows[: span.first_group])
+        assert group_start + span.skip_rows == span.row_start
+        assert span.row_start + span.rows <= sum(rows[: span.stop_group])
+        assert span.stop_group - span.first_group == 1 or span.skip_rows == 0
 
 
 def test_shard_ids_are_stable_unique_and_in_input_order() -> None:
@@ -82,25 +84,27 @@ def test_a_saved_plan_comes_back_whole(tmp_path: Path, rows: list[int]) -> None:
         fingerprint={"seed": 1, "columns": {"text": "text"}},
         repeated_ids=None,
     )
-    save_plan(Folder(tmp_path), plan)
-    assert load_plan(Folder(tmp_path)) == plan
+    save_plan(LocalFolder(tmp_path), plan)
+    assert load_plan(LocalFolder(tmp_path)) == plan
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but not really PAR1"])
 def test_a_foreign_plan_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / PLAN_NAME).write_bytes(content)
     with pytest.raises(RunConflict, match="not a raydiff plan"):
-        load_plan(Folder(tmp_path))
+        load_plan(LocalFolder(tmp_path))
 
 
-def test_a_shard_is_plain_data() -> None:
-    (shard,) = cut_into_shards([input_file("a", [3])], 8)
-    assert shard == Shard(
-        shard_id=shard.shard_id,
-        file="a",
-        row_start=0,
-        rows=3,
-        first_group=0,
-        stop_group=1,
-        skip_rows=0,
-    )
+def test_a_shard_survives_the_way_to_a_worker() -> None:
+    spans = (Span(file="a", row_start=4, rows=3, stop_group=1), Span(file="b", row_start=0, rows=2))
+    shard = Shard(shard_id="000001-0123abcd", spans=spans)
+    assert Shard.from_json(json.loads(json.dumps(shard.to_json()))) == shard
+
+
+def test_documents_of_a_shard_of_several_files_have_their_places() -> None:
+    spans = (Span(file="a", row_start=4, rows=2), Span(file="b", row_start=0, rows=1))
+    shard = Shard(shard_id="000001-0123abcd", spans=spans)
+    assert list(shard.places()) == [("a", 4), ("a", 5), ("b", 0)]
+    assert [shard.place(index) for index in range(shard.rows)] == list(shard.places())
+    with pytest.raises(IndexError):
+        shard.place(3)

@@ -11,10 +11,10 @@ import pytest
 
 from raydiff.corpus.attempts import Attempts
 from raydiff.corpus.commit import Totals, settle_parts
-from raydiff.corpus.files import Folder
 from raydiff.corpus.inputs import read_inputs
 from raydiff.corpus.plan import Shard, cut_into_shards
 from raydiff.corpus.process import CallGate, ShardProcessor, ShardReport
+from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError
 from raydiff.request import Decoding
@@ -33,12 +33,12 @@ class Bench:
             str(source), text="text", id_column=None, passed=options.pop("passed", ())
         )
         self.shards: list[Shard] = cut_into_shards(inputs.files, options.pop("shard_rows", 8))
-        self.folder = Folder(output)
+        self.folder = LocalFolder(output)
         self.folder.make("errors")
         self.folder.make("attempts")
         self.generator = FakeGenerator(model, options.pop("delay_s", 0.0))
         self.processor = ShardProcessor(
-            input_root=inputs.root,
+            input_folder=inputs.folder,
             output=self.folder,
             columns=inputs.columns,
             prompts=DocumentPrompts.of(self.generator.tokenizer, None, 16),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from raydiff.corpus.inputs import Columns, read_inputs
 from raydiff.corpus.plan import Shard, cut_into_shards
-from raydiff.corpus.reading import CorruptRows, Rejected, ShardReader, decode_texts
+from raydiff.corpus.reading import CorruptRows, Rejected, SpanReader, decode_texts
+from raydiff.corpus.storage import LocalFolder
 from raydiff.errors import InputError
 
 from .conftest import WriteCorpus
@@ -49,8 +50,8 @@ def test_shards_read_in_any_order_give_the_file(
     shards = plan(path, shard_rows)
     shuffled = list(shards)
     order.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis's Random has no type
-    reader = ShardReader(path.parent, COLUMNS)
-    by_id = {shard.shard_id: texts(reader.read(shard)) for shard in shuffled}
+    reader = SpanReader(LocalFolder(path.parent), COLUMNS)
+    by_id = {shard.shard_id: texts(reader.read(shard.spans[0])) for shard in shuffled}
     assert [t for s in shards for t in by_id[s.shard_id]] == [f"t{i}" for i in range(rows)]
 
 
@@ -61,16 +62,19 @@ def test_shards_in_order_decode_a_row_group_once(
     opened = []
     original = pq.ParquetFile
     monkeypatch.setattr(pq, "ParquetFile", lambda *a, **k: opened.append(1) or original(*a, **k))
-    reader = ShardReader(tmp_path, COLUMNS)
+    reader = SpanReader(LocalFolder(tmp_path), COLUMNS)
     for shard in plan(path, 10):
-        reader.read(shard)
+        reader.read(shard.spans[0])
     assert len(opened) == 1
 
 
 def test_only_the_needed_columns_are_read(tmp_path: Path, write_corpus: WriteCorpus) -> None:
     path = write_corpus(tmp_path / "a.parquet", ["x"], ballast=["y"])
     (shard,) = plan(path, 10)
-    assert ShardReader(tmp_path, COLUMNS).read(shard).column_names == ["text", "doc_id"]
+    assert SpanReader(LocalFolder(tmp_path), COLUMNS).read(shard.spans[0]).column_names == [
+        "text",
+        "doc_id",
+    ]
 
 
 def test_a_file_with_fewer_rows_than_planned_is_refused(
@@ -80,7 +84,7 @@ def test_a_file_with_fewer_rows_than_planned_is_refused(
     shards = plan(path, 5)
     write_corpus(path, ["x"] * 7)
     with pytest.raises(InputError, match="fewer rows than when the run was planned"):
-        ShardReader(tmp_path, COLUMNS).read(shards[1])
+        SpanReader(LocalFolder(tmp_path), COLUMNS).read(shards[1].spans[0])
 
 
 def test_a_file_that_is_gone_is_refused(tmp_path: Path, write_corpus: WriteCorpus) -> None:
@@ -88,7 +92,7 @@ def test_a_file_that_is_gone_is_refused(tmp_path: Path, write_corpus: WriteCorpu
     (shard,) = plan(path, 5)
     path.unlink()
     with pytest.raises(InputError, match=r"a\.parquet cannot be read any more"):
-        ShardReader(tmp_path, COLUMNS).read(shard)
+        SpanReader(LocalFolder(tmp_path), COLUMNS).read(shard.spans[0])
 
 
 def spoil_pages(path: Path) -> None:
@@ -109,7 +113,7 @@ def test_pages_that_cannot_be_decoded_are_told_apart(
     (shard,) = plan(path, 50)
     spoil_pages(path)
     with pytest.raises(CorruptRows, match=r"a\.parquet"):
-        ShardReader(tmp_path, COLUMNS).read(shard)
+        SpanReader(LocalFolder(tmp_path), COLUMNS).read(shard.spans[0])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +135,7 @@ def test_every_kind_of_text_column_reads_alike(tmp_path: Path, kind: pa.DataType
     kind_values = values.cast(pa.string()).cast(kind) if kind != pa.binary(5) else values.cast(kind)
     pq.write_table(pa.table({"text": kind_values}), path)
     (shard,) = plan(path, 50)
-    table = ShardReader(tmp_path, Columns(text="text", id=None)).read(shard)
+    table = SpanReader(LocalFolder(tmp_path), Columns(text="text", id=None)).read(shard.spans[0])
     *good, null = decode_texts(table.column("text"))
     assert good == ["abcde", "fghij"]
     assert isinstance(null, Rejected)

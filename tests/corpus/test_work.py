@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.reading import Rejected
 from raydiff.corpus.work import Call, ShardWork, WorkSettings
 from raydiff.request import Completion, Decoding
@@ -35,7 +36,10 @@ def make_work(
     file: str = "a.parquet",
 ) -> ShardWork:
     prompts = DocumentPrompts.of(tokenizer, None, 16)
-    return ShardWork("000000-00000000", file, dict(enumerate(texts)), prompts, work_settings)
+    shard = Shard(
+        shard_id="000000-00000000", spans=(Span(file=file, row_start=0, rows=len(texts)),)
+    )
+    return ShardWork(shard, texts, prompts, work_settings)
 
 
 def answer(work: ShardWork, tokenizer: Tokenizer, call: Call) -> None:
@@ -110,7 +114,7 @@ def test_the_same_row_has_the_same_seed_whatever_its_shard(tokenizer: Tokenizer)
     def seeds(texts: list[str | Rejected], **changes: object) -> dict[int, int | None]:
         work = make_work(tokenizer, texts, replace(SETTINGS, **changes))  # type: ignore[arg-type]  # the test chooses fields
         asks = [ask for call in work.next_calls() for ask in call.asks]
-        return {ask.row: work.request(ask).decoding.seed for ask in asks}
+        return {ask.index: work.request(ask).decoding.seed for ask in asks}
 
     alone, among = seeds(["a"]), seeds(["a", "b", "c"])
     assert among[0] == alone[0]
@@ -145,7 +149,7 @@ def test_after_max_attempts_a_document_has_failed(tokenizer: Tokenizer) -> None:
     failure = work.failures[1]
     assert (failure.error_type, failure.attempts) == ("EngineError", 3)
     assert failure.message == "the document is poison"
-    assert sum(ask.row == 1 for call in calls for ask in call.asks) == 3
+    assert sum(ask.index == 1 for call in calls for ask in call.asks) == 3
 
 
 def test_a_failed_chunk_fails_its_document_and_stops_the_rest(tokenizer: Tokenizer) -> None:

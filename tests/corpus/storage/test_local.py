@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from raydiff.corpus.files import DirectoryLock, Folder
+from raydiff.corpus.storage import DirectoryLock, LocalFolder
 from raydiff.errors import RunConflict, UsageError
 
 
 def test_put_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalFolder(tmp_path)
     folder.put("a.json", b"one")
     folder.put("a.json", b"two")
     assert folder.read("a.json") == b"two"
@@ -19,7 +19,7 @@ def test_put_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_failed_put_changes_nothing(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalFolder(tmp_path)
     folder.put("a.json", b"one")
     with pytest.raises(TypeError):
         folder.put("a.json", "not bytes")  # type: ignore[arg-type]  # provokes a failing write
@@ -28,7 +28,7 @@ def test_a_failed_put_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_names_are_sorted_files_of_one_level(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalFolder(tmp_path)
     folder.make("errors")
     for name in ("b", "a", "errors/c"):
         folder.put(name, b"")
@@ -38,7 +38,7 @@ def test_names_are_sorted_files_of_one_level(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalFolder(tmp_path)
     (tmp_path / ".tmp-0123").write_bytes(b"half a part")
     folder.put("part", b"whole")
     assert folder.remove_leftovers() == 1
@@ -46,7 +46,7 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = LocalFolder(tmp_path)
     with DirectoryLock(folder), pytest.raises(RunConflict, match="another raydiff process"):
         DirectoryLock(folder).__enter__()
     with DirectoryLock(folder):
@@ -56,4 +56,4 @@ def test_a_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> N
 def test_a_directory_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be made a directory"):
-        Folder(tmp_path / "file" / "below").make()
+        LocalFolder(tmp_path / "file" / "below").make()

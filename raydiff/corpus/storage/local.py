@@ -1,8 +1,6 @@
-"""Storage: the only file of this room that knows where a run's files are.
+"""Folders on a disk of this machine, or on one that it mounts.
 
-Reading goes through `pyarrow.fs`. Writing is one operation, `Folder.put`: a whole file appears
-at once under its name or not at all. On a local disk that is a temporary file and a rename; an
-object store does it by itself, so another kind of store needs changes in this file only.
+A whole file appears by a temporary file and a rename.
 """
 
 from __future__ import annotations
@@ -12,11 +10,14 @@ import os
 import re
 import shutil
 import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.fs
 
+from raydiff.corpus.storage.folder import Entry
 from raydiff.errors import InputError, RunConflict, UsageError, invalid
 
 TEMP_PREFIX = ".tmp-"
@@ -35,23 +36,45 @@ def local_path(location: str, param: str) -> Path:
     return Path(location.removeprefix("file://")).expanduser().absolute()
 
 
-class Folder:
-    """A directory whose files are named by their path relative to it."""
+class LocalFolder:
+    """A directory of a mounted disk."""
+
+    is_local = True
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
         self._filesystem = pa.fs.LocalFileSystem()
 
+    @property
+    def uri(self) -> str:
+        """The absolute path."""
+        return str(self.root)
+
     def path(self, name: str) -> str:
         """Where `name` is, for messages and for other processes."""
         return str(self.root / name)
 
+    def entries(self, under: str = "", *, recursive: bool = False) -> Iterator[Entry]:
+        """Files in `under`, in no promised order; none if there is no such directory."""
+        pending = [under]
+        while pending:
+            folder = pending.pop()
+            try:
+                found = os.scandir(self.root / folder)
+            except FileNotFoundError:
+                continue
+            with found:
+                for item in found:
+                    name = f"{folder}/{item.name}" if folder else item.name
+                    if item.is_file():
+                        with suppress(FileNotFoundError):  # gone since it was listed
+                            yield _entry(name, item)
+                    elif recursive and item.is_dir():
+                        pending.append(name)
+
     def names(self, under: str = "") -> list[str]:
         """Sorted names of the files directly in `under`; none if there is no such directory."""
-        selector = pa.fs.FileSelector(self.path(under), allow_not_found=True)
-        infos = self._filesystem.get_file_info(selector)
-        names = (info.base_name for info in infos if info.type == pa.fs.FileType.File)
-        return sorted(f"{under}/{name}" if under else name for name in names)
+        return sorted(entry.name for entry in self.entries(under))
 
     def open(self, name: str) -> pa.NativeFile:
         """A random-access reader."""
@@ -65,27 +88,36 @@ class Folder:
 
     def exists(self, name: str) -> bool:
         """Whether `name` is a file."""
-        info = self._filesystem.get_file_info(self.path(name))
-        return bool(info.type == pa.fs.FileType.File)
+        return (self.root / name).is_file()
 
     def put(self, name: str, content: bytes | pa.Buffer) -> None:
         """Write a whole file in one atomic step, replacing an older one of that name."""
-        target = self.root / name
-        temp = target.parent / f"{TEMP_PREFIX}{uuid.uuid4().hex}"
+        with self._written(name, content) as temp:
+            temp.replace(self.root / name)
+
+    def create(self, name: str, content: bytes | pa.Buffer) -> bool:
+        """Write a whole file unless there is one of that name; returns whether it did."""
+        with self._written(name, content) as temp:
+            try:
+                os.link(temp, self.root / name)
+            except FileExistsError:
+                return False
+        return True
+
+    @contextmanager
+    def _written(self, name: str, content: bytes | pa.Buffer) -> Iterator[Path]:
+        """A durable temporary file beside the target, gone afterwards."""
+        folder = (self.root / name).parent
+        temp = folder / f"{TEMP_PREFIX}{uuid.uuid4().hex}"
         try:
             with temp.open("xb") as stream:
                 stream.write(content)
                 stream.flush()
                 os.fsync(stream.fileno())
-            temp.replace(target)
-        except BaseException:
+            yield temp
+        finally:
             temp.unlink(missing_ok=True)
-            raise
-        _sync_directory(target.parent)
-
-    def touch(self, name: str) -> None:
-        """Make an empty file; unlike `put`, a power cut may undo it."""
-        (self.root / name).touch()
+        _sync_directory(folder)
 
     def remove(self, under: str) -> None:
         """Delete a directory with all its files, if it is there."""
@@ -94,6 +126,11 @@ class Folder:
     def delete(self, name: str) -> None:
         """Remove a file if it is there."""
         (self.root / name).unlink(missing_ok=True)
+
+    def delete_many(self, names: Iterable[str]) -> None:
+        """Remove those of the files that are there."""
+        for name in names:
+            self.delete(name)
 
     def make(self, under: str = "") -> None:
         """Create the directory.
@@ -110,15 +147,19 @@ class Folder:
     def remove_leftovers(self, under: str = "") -> int:
         """Delete the temporary files of writers that were killed; returns how many."""
         leftovers = [n for n in self.names(under) if Path(n).name.startswith(TEMP_PREFIX)]
-        for name in leftovers:
-            self.delete(name)
+        self.delete_many(leftovers)
         return len(leftovers)
+
+
+def _entry(name: str, item: os.DirEntry[str]) -> Entry:
+    status = item.stat()
+    return Entry(name=name, size_bytes=status.st_size, version=str(status.st_mtime_ns))
 
 
 class DirectoryLock:
     """Keeps a second driver out of a run directory; the kernel lets go when this one dies."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: LocalFolder) -> None:
         self._path = folder.root
         self._descriptor: int | None = None
 
