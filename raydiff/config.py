@@ -124,7 +124,9 @@ class TaskSettings(Settings):
     labels: tuple[str, ...] = ()
     """The answers to choose from."""
     target_words: int | None = Field(None, ge=1)
-    """Length to ask for."""
+    """Length to ask for; it also sets `max_tokens` where that is not given."""
+    merge_template: str | None = None
+    """Prompt with `{text}` where the summaries of a document's chunks go; `None` is `template`."""
 
     @property
     def output_column(self) -> str:
@@ -154,8 +156,8 @@ class CorpusSettings(Settings):
     shards_in_flight: int = Field(2, ge=1)
     """Shards that one worker has in hand at a time."""
     documents_per_call: int = Field(16, ge=1)
-    calls_in_flight: int = Field(4, ge=1)
-    """Calls that a worker keeps in flight for each shard in hand."""
+    calls_in_flight: int | None = Field(None, ge=1)
+    """Calls that a worker keeps in flight; `None` follows the replicas' speed."""
     call_timeout_s: float = Field(300.0, gt=0)
     max_attempts: int = Field(3, ge=1)
     """Attempts per document before it becomes an error row."""
@@ -166,10 +168,15 @@ class CorpusSettings(Settings):
     """Whether local paths are on a disk that every node mounts."""
     on_long: Literal["chunk", "truncate", "fail"] = "chunk"
     """What becomes of documents longer than a prompt."""
+    on_empty: Literal["fail", "skip"] = "fail"
+    """What becomes of documents that are null, empty or white space: a row of the errors, or one
+    with an empty answer."""
     max_document_tokens: int | None = Field(None, ge=1)
-    """Tokens of a document that are read at most; `None` reads all."""
+    """Tokens of a document's text that are read at most, over all its chunks; what lies beyond is
+    left out and its row marked (`truncated`). `None` reads all."""
     merge_depth: int = Field(8, ge=1)
-    """Levels of summaries of summaries at most."""
+    """Levels of summaries of summaries at most. In the last one every summary that is left gets
+    an equal share of one prompt."""
     dedupe: bool = True
     """Whether documents with the same text are generated once."""
     append: bool = False
@@ -198,3 +205,9 @@ def in_submitted_job() -> bool:
 def ray_address() -> str | None:
     """Address of the Ray cluster that `RAY_ADDRESS` names, if any."""
     return os.environ.get("RAY_ADDRESS") or None
+
+
+def endpoint_url(given: str | None) -> str | None:
+    """The S3-compatible store to use: the one given, or the environment's; `None` is Amazon's."""
+    named = (given, os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL"))
+    return next((url for url in named if url), None)

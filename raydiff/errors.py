@@ -11,6 +11,8 @@ RaydiffError
 ├── Overloaded                queues are full, try again later            (HTTP 429)
 ├── DeadlineExceeded          the caller's deadline passed                (HTTP 408)
 ├── RequestCancelled          the caller went away
+├── DocumentTooLong           a document does not fit a prompt            (a row of the errors)
+├── TokenizerError            the tokenizer broke on a text               (a row of the errors)
 └── EngineError               the engine failed while serving a request   (HTTP 500)
     └── OutOfMemory           one forward does not fit even alone
 
@@ -77,6 +79,14 @@ class DeadlineExceeded(RaydiffError):
 
 class RequestCancelled(RaydiffError):
     """The caller cancelled the request or went away."""
+
+
+class DocumentTooLong(RaydiffError):
+    """A document does not fit a prompt, and may not or cannot be cut."""
+
+
+class TokenizerError(RaydiffError):
+    """The tokenizer broke on a text."""
 
 
 class EngineError(RaydiffError):
