@@ -89,7 +89,7 @@ class ShardWorker:
                 documents_per_call=settings.documents_per_call,
                 max_attempts=settings.max_attempts,
             ),
-            calls_in_flight=settings.calls_in_flight * settings.shards_in_flight,
+            calls_in_flight=settings.calls_in_flight or 8,
             call_timeout_s=settings.call_timeout_s,
         )
 

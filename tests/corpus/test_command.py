@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from raydiff.cli import build_parser, main
-from raydiff.cli.summarize import corpus_settings
+from raydiff.cli.corpus_flags import corpus_settings
+from raydiff.config import CorpusSettings, TaskSettings
 from raydiff.corpus.commit import Totals, commit_shard
 from raydiff.corpus.directory import open_run
+from raydiff.errors import UsageError
 from raydiff.request import Decoding
 
 FAILED = 2
@@ -39,7 +41,7 @@ def arguments(*given: Any) -> list[str]:
 
 def commit(source: Path, output: Path, model: str, *, failed: int) -> None:
     """Leave a run whose only shard is committed, as a kill just before the end would."""
-    settings = corpus_settings(parse(source, output, "--model", model))
+    settings = settings_of(source, output, "--model", model)
     with open_run(settings, Decoding()) as run:
         (shard,) = run.pending
         good = pa.table({"summary": ["s"] * (shard.rows - failed)})
@@ -48,8 +50,8 @@ def commit(source: Path, output: Path, model: str, *, failed: int) -> None:
         commit_shard(run.folder, shard, good, bad, totals)
 
 
-def parse(*given: Any) -> Any:
-    return build_parser().parse_args(arguments(*given))
+def settings_of(*given: Any) -> CorpusSettings:
+    return corpus_settings(build_parser().parse_args(arguments(*given)), TaskSettings())
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,9 @@ def parse(*given: Any) -> Any:
         (["--pass-columns", "text,nope"], "pass_columns: .* has no column 'nope'"),
         (["--shard-rows", "0"], "--shard-rows: expected an integer of at least 1, got 0"),
         (["--replicas", "0"], "--replicas: expected an integer of at least 1, got 0"),
+        (["--max-failed-fraction", "2"], r"--max-failed-fraction: expected a number in \[0, 1\]"),
+        (["--stuck-after", "0"], "--stuck-after: expected a number of seconds above 0"),
+        (["--template", "@absent"], "--template: expected a readable text file"),
         (["--seed", "-1"], "--seed: expected an integer of at least 0"),
         (["--steps", "0"], "steps: expected an integer of at least 1, got 0"),
         (["--threshold", "2"], r"threshold: expected a number in \[0, 1\], got 2.0"),
@@ -142,10 +147,36 @@ def test_failures_are_counted_by_kind(
 
 
 def test_flags_become_settings() -> None:
-    args = parse("in", "out", "--pass-columns", "a,b", "--pass-columns", "c", "--seed", "7")
-    settings = corpus_settings(args)
+    settings = settings_of(
+        "in", "out", "--pass-columns", "a,b", "--pass-columns", "c", "--seed", "7"
+    )
     assert settings.pass_columns == ("a", "b", "c")
     assert (settings.seed, settings.shard_rows, settings.replicas) == (7, 256, None)
+
+
+def test_prompt_flags_become_a_task(tmp_path: Path) -> None:
+    (tmp_path / "system").write_text("Be brief.\n")
+    (tmp_path / "examples").write_text('{"text": "t", "answer": "a"}\n\n')
+    flags = ["--system", f"@{tmp_path / 'system'}", "--examples", tmp_path / "examples"]
+    task = settings_of("in", "out", *flags, "--template", "Shorten: {text}").task
+    assert (task.system, task.template) == ("Be brief.", "Shorten: {text}")
+    assert task.examples == (("t", "a"),)
+
+
+@pytest.mark.parametrize("line", ["no JSON", '{"text": "t"}', '{"text": 1, "answer": "a"}', "[]"])
+def test_an_example_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "examples").write_text(f'{{"text": "t", "answer": "a"}}\n{line}\n')
+    with pytest.raises(UsageError, match="in line 2 of"):
+        settings_of("in", "out", "--examples", tmp_path / "examples")
+
+
+def test_the_store_is_named_by_the_flag_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://any")
+    assert settings_of("in", "out").storage.endpoint_url == "http://any"
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://s3")
+    assert settings_of("in", "out").storage.endpoint_url == "http://s3"
+    given = settings_of("in", "out", "--endpoint-url", "http://given")
+    assert given.storage.endpoint_url == "http://given"
 
 
 def test_in_a_submitted_job_the_output_must_be_absolute(
@@ -156,4 +187,4 @@ def test_in_a_submitted_job_the_output_must_be_absolute(
 ) -> None:
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     assert main(arguments(source, "out", "--model", model)) == 2
-    assert_says(capsys, "output: expected an absolute path in a submitted job")
+    assert_says(capsys, "output: expected an absolute path or an s3:// address")
