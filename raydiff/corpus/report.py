@@ -30,6 +30,8 @@ class Session:
     totals: Totals = field(default_factory=Totals)
     first_s: float = 0.0
     last_s: float = 0.0
+    replicas: int = 0
+    """Replicas that run now; 0 while that is not known."""
 
     def add(self, report: ShardReport) -> None:
         """Count one committed shard."""
