@@ -109,6 +109,15 @@ class StorageSettings(Settings):
     endpoint_url: str | None = None
     """Of an S3-compatible store; `None` is Amazon's."""
     region: str | None = None
+    """`None` takes that of environment or profile, and a bucket's own at Amazon."""
+    anonymous: bool = False
+    """Whether requests are not signed, as public buckets allow."""
+    patience_s: float = Field(120.0, gt=0)
+    """How long a request is repeated while the store throttles, fails or is away."""
+    multipart_bytes: int = Field(64 * 2**20, ge=5 * 2**20)
+    """Files above this size are written in parts."""
+    lease_s: float = Field(90.0, ge=1)
+    """How long after its driver's last sign of life a run may be taken over by another."""
 
 
 class TaskSettings(Settings):
@@ -164,6 +173,9 @@ class CorpusSettings(Settings):
     seed: int = Field(0, ge=0)
     task: TaskSettings = TaskSettings()
     storage: StorageSettings = StorageSettings()
+    input_storage: StorageSettings | None = None
+    """Where the input is reached otherwise than the output, e.g. without credentials; `None`
+    means alike."""
     shared_filesystem: bool = False
     """Whether local paths are on a disk that every node mounts."""
     on_long: Literal["chunk", "truncate", "fail"] = "chunk"
@@ -211,3 +223,9 @@ def endpoint_url(given: str | None) -> str | None:
     """The S3-compatible store to use: the one given, or the environment's; `None` is Amazon's."""
     named = (given, os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL"))
     return next((url for url in named if url), None)
+
+
+def s3_endpoint_url() -> str | None:
+    """Endpoint of an S3-compatible store that the environment names, if any."""
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    return next((url for name in names if (url := os.environ.get(name))), None)

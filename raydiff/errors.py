@@ -8,6 +8,7 @@ RaydiffError
 │   └── RunConflict           the output directory holds another run
 ├── ModelError                a checkpoint cannot be loaded or is unknown (HTTP 404, exit status 3)
 ├── ClusterError              no usable Ray cluster or Serve application  (HTTP 503, exit status 3)
+├── StorageError              an object store refused or is out of reach  (exit status 3)
 ├── Overloaded                queues are full, try again later            (HTTP 429)
 ├── DeadlineExceeded          the caller's deadline passed                (HTTP 408)
 ├── RequestCancelled          the caller went away
@@ -60,6 +61,13 @@ class ModelError(RaydiffError):
 
 class ClusterError(RaydiffError):
     """There is no usable Ray cluster or Serve application."""
+
+
+class StorageError(RaydiffError):
+    """An object store refused a request, or was out of reach for longer than patience lasts.
+
+    A file that is not there is a `FileNotFoundError` in every kind of store.
+    """
 
 
 class Overloaded(RaydiffError):
