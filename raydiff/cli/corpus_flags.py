@@ -33,25 +33,32 @@ _COUNTS = (
 
 def add_corpus_arguments(parser: argparse.ArgumentParser) -> None:
     """Add INPUT, OUTPUT and the flags of every corpus command, decoding included."""
-    parser.add_argument(
-        "input",
-        metavar="INPUT",
-        help="Parquet, JSONL or CSV: a file, a directory or a quoted glob, local or s3://",
-    )
+    add_input_arguments(parser)
     parser.add_argument("output", metavar="OUTPUT", help="directory of this run, local or s3://")
-    parser.add_argument(
-        "--model", default="summarizer", help="bundled name or checkpoint directory"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object last")
     parser.add_argument(
         "--append",
         action="store_true",
         help="take in files that were added to INPUT since this run began",
     )
+    _add_columns_passed(parser)
+    _add_failures(parser.add_argument_group("failures"))
+    _add_running(parser.add_argument_group("running"))
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add INPUT and the flags that say how its documents become requests, decoding included."""
+    parser.add_argument(
+        "input",
+        metavar="INPUT",
+        help="Parquet, JSONL or CSV: a file, a directory or a quoted glob, local or s3://",
+    )
+    parser.add_argument(
+        "--model", default="summarizer", help="bundled name or checkpoint directory"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object last")
     _add_columns(parser.add_argument_group("columns"))
     _add_prompt(parser.add_argument_group("prompt"))
     _add_documents(parser.add_argument_group("documents"))
-    _add_running(parser.add_argument_group("running"))
     _add_storage(parser.add_argument_group("storage"))
     add_decoding_arguments(parser)
 
@@ -68,7 +75,10 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         metavar="NAME",
         help="ids (doc_id or id where there is one, else FILE:ROW)",
     )
-    group.add_argument(
+
+
+def _add_columns_passed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--pass-columns",
         action="append",
         default=[],
@@ -109,6 +119,9 @@ def _add_documents(group: argparse._ArgumentGroup) -> None:
         action="store_false",
         help="generate documents with the same text each on its own",
     )
+
+
+def _add_failures(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--max-failed-fraction",
         type=float,
@@ -185,51 +198,70 @@ def corpus_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSetti
     Raises:
         UsageError: a value is impossible.
     """
-    _check_numbers(args)
-    if in_submitted_job() and "://" not in args.output and not os.path.isabs(args.output):
+    if not 0.0 <= args.max_failed_fraction <= 1.0:
+        raise _bad("max_failed_fraction", "a number in [0, 1]", args.max_failed_fraction)
+    if not args.stuck_after > 0.0:
+        raise _bad("stuck_after", "a number of seconds above 0", args.stuck_after)
+    require_lasting(args.output)
+    own = {
+        "output": args.output,
+        "pass_columns": tuple(n for names in args.pass_columns for n in names.split(",") if n),
+        "shard_rows": args.shard_rows,
+        "replicas": args.replicas,
+        "workers": args.workers,
+        "calls_in_flight": args.calls_in_flight,
+        "max_attempts": args.max_attempts,
+        "shared_filesystem": args.shared_filesystem,
+        "append": args.append,
+        "max_failed_fraction": args.max_failed_fraction,
+        "stuck_after_s": args.stuck_after,
+    }
+    return input_settings(args, task).model_copy(update=own)
+
+
+def require_lasting(output: str) -> None:
+    """Refuse an output that would vanish with a submitted job's working directory.
+
+    Raises:
+        UsageError: it would.
+    """
+    if in_submitted_job() and "://" not in output and not os.path.isabs(output):
         expected = "an absolute path or an s3:// address in a submitted job"
         remedy = "The job's working directory is a temporary copy."
-        raise UsageError(
-            invalid("output", expected=expected, got=args.output, remedy=remedy), "output"
-        )
+        raise UsageError(invalid("output", expected=expected, got=output, remedy=remedy), "output")
+
+
+def input_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSettings:
+    """The input that the flags describe and what is asked of its documents; no output.
+
+    Raises:
+        UsageError: a value is impossible.
+    """
+    _check_numbers(args)
     return CorpusSettings(
         input=args.input,
-        output=args.output,
+        output="",
         model=args.model,
         instruction=args.instruction,
         text_column=args.text_column,
         id_column=args.id_column,
-        pass_columns=tuple(n for names in args.pass_columns for n in names.split(",") if n),
-        shard_rows=args.shard_rows,
-        replicas=args.replicas,
-        workers=args.workers,
-        calls_in_flight=args.calls_in_flight,
-        max_attempts=args.max_attempts,
         seed=args.seed or 0,
         task=task_settings(args, task),
         storage=StorageSettings(endpoint_url=endpoint_url(args.endpoint_url), region=args.region),
-        shared_filesystem=args.shared_filesystem,
         on_long=args.on_long,
         max_document_tokens=args.max_document_tokens,
         merge_depth=args.merge_depth,
         dedupe=args.dedupe,
-        append=args.append,
-        max_failed_fraction=args.max_failed_fraction,
-        stuck_after_s=args.stuck_after,
     )
 
 
 def _check_numbers(args: argparse.Namespace) -> None:
     for name in _COUNTS:
-        value = getattr(args, name)
+        value = getattr(args, name, None)  # not every command has all of them
         if value is not None and value < 1:
             raise _bad(name, "an integer of at least 1", value)
     if args.seed is not None and args.seed < 0:
         raise _bad("seed", "an integer of at least 0", args.seed)
-    if not 0.0 <= args.max_failed_fraction <= 1.0:
-        raise _bad("max_failed_fraction", "a number in [0, 1]", args.max_failed_fraction)
-    if not args.stuck_after > 0.0:
-        raise _bad("stuck_after", "a number of seconds above 0", args.stuck_after)
 
 
 def _bad(name: str, expected: str, got: object) -> UsageError:

@@ -16,7 +16,8 @@ from raydiff.bench.evaluation.faithfulness import (
     repeated_run,
 )
 
-SOURCE = [*"a small web server that is".split(), *"written in c and serves static files".split()]
+_SENTENCE = "a small web server that is written in c and serves static files"
+SOURCE = _SENTENCE.split()
 
 few_words = st.lists(st.sampled_from("abc"), max_size=12)
 
