@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -17,11 +16,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs
 
+from raydiff.corpus.storage.address import scheme_of
 from raydiff.corpus.storage.folder import Entry
 from raydiff.errors import InputError, RunConflict, UsageError, invalid
 
 TEMP_PREFIX = ".tmp-"
-_SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
 
 
 def local_path(location: str, param: str) -> Path:
@@ -30,8 +29,11 @@ def local_path(location: str, param: str) -> Path:
     Raises:
         InputError: it names another kind of store, or nothing.
     """
-    if not location or (_SCHEME.match(location) and not location.startswith("file://")):
-        message = invalid(param, expected="a local path", got=location)
+    scheme = scheme_of(location)
+    if not location or scheme not in ("", "file://"):
+        # The rest of an address may hold a secret.
+        got = f"{scheme}..." if scheme else location
+        message = invalid(param, expected="a path or s3://BUCKET/PREFIX", got=got)
         raise InputError(message, param)
     return Path(location.removeprefix("file://")).expanduser().absolute()
 
