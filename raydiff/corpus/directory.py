@@ -20,10 +20,11 @@ from typing import Any
 from raydiff.config import CorpusSettings
 from raydiff.corpus.attempts import ATTEMPTS_FOLDER
 from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
+from raydiff.corpus.cutting import cut_into_shards
 from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
 from raydiff.corpus.ids import count_repeated_ids
 from raydiff.corpus.inputs import Inputs, read_inputs
-from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, cut_into_shards, load_plan, save_plan
+from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, load_plan, save_plan
 from raydiff.corpus.storage import DirectoryLock, Folder, LocalFolder, local_path
 from raydiff.corpus.storage.local import TEMP_PREFIX
 from raydiff.errors import InputError, RunConflict, UsageError

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raydiff.corpus.cutting import cut_into_shards
 from raydiff.corpus.inputs import InputFile, RowGroup
-from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, Span, cut_into_shards, load_plan, save_plan
+from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, Span, load_plan, save_plan
 from raydiff.corpus.storage import LocalFolder
 from raydiff.errors import RunConflict
 

@@ -11,8 +11,9 @@ import pytest
 
 from raydiff.corpus.attempts import Attempts
 from raydiff.corpus.commit import Totals, settle_parts
+from raydiff.corpus.cutting import cut_into_shards
 from raydiff.corpus.inputs import read_inputs
-from raydiff.corpus.plan import Shard, cut_into_shards
+from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import CallGate, ShardProcessor, ShardReport
 from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings

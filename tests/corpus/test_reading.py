@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raydiff.corpus.cutting import cut_into_shards
 from raydiff.corpus.inputs import Columns, read_inputs
-from raydiff.corpus.plan import Shard, cut_into_shards
+from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import CorruptRows, Rejected, SpanReader, decode_texts
 from raydiff.corpus.storage import LocalFolder
 from raydiff.errors import InputError
