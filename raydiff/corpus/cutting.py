@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 
 from raydiff.corpus.inputs import InputFile
-from raydiff.corpus.plan import Shard, Span
+from raydiff.corpus.plan import Shard, Span, make_shard
 
 MAX_SHARD_TEXT_BYTES = 8 * 2**20
 """A shard's text and tokens (about ten times its bytes) are in memory at once, so large documents
@@ -26,7 +25,7 @@ def cut_into_shards(
     shards: list[Shard] = []
     for file in files:
         for span in _spans(file, shard_rows, max_text_bytes):
-            shards.append(_shard(len(shards), (span,)))
+            shards.append(make_shard(len(shards), (span,)))
     return shards
 
 
@@ -69,9 +68,3 @@ def _cut_group(file: InputFile, row: int, index: int, pieces: int) -> Iterator[S
 
 def _ceil(amount: int, size: int) -> int:
     return -(-amount // size)
-
-
-def _shard(position: int, spans: tuple[Span, ...]) -> Shard:
-    identity = "\0".join(f"{span.file}\0{span.row_start}\0{span.rows}" for span in spans)
-    digest = blake2b(identity.encode(), digest_size=4).hexdigest()
-    return Shard(shard_id=f"{position:06d}-{digest}", spans=spans)

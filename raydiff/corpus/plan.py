@@ -1,4 +1,4 @@
-"""The plan: every input row in exactly one shard, decided once and kept in `plan.parquet`.
+"""What a plan is made of: files, and shards of their rows.
 
 A shard has rows of one file, a run of whole row groups or of rows inside a large one, or the
 rows of several small files.
@@ -10,6 +10,7 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from hashlib import blake2b
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,20 @@ from raydiff.errors import RunConflict
 
 PLAN_NAME = "plan.parquet"
 _METADATA_KEY = b"raydiff.plan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFacts:
+    """An input file as it was when it was planned."""
+
+    name: str
+    """Path relative to the input directory: the file's identity in ids, seeds and outputs."""
+    size_bytes: int
+    version: str
+    """As the store's listing gave it; it changes when the file is written again or copied."""
+    rows: int
+    digest: str
+    """Of what tells the file from another of its size, such as its footer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +78,11 @@ class Shard:
             index -= span.rows
         raise IndexError(index)
 
+    @property
+    def position(self) -> int:
+        """Index in the plan."""
+        return position_of(self.shard_id)
+
     def places(self) -> Iterator[tuple[str, int]]:
         """File and row index of each document, in order."""
         for span in self.spans:
@@ -79,6 +99,27 @@ class Shard:
         names = [field.name for field in fields(Span)]
         spans = (Span(**dict(zip(names, span, strict=True))) for span in values[1])
         return cls(shard_id=values[0], spans=tuple(spans))
+
+
+def shard_digest(spans: Sequence[Span]) -> int:
+    """A hash of which rows of which files the spans are; 32 bits."""
+    identity = "\0".join(f"{span.file}\0{span.row_start}\0{span.rows}" for span in spans)
+    return int.from_bytes(blake2b(identity.encode(), digest_size=4).digest(), "big")
+
+
+def shard_id(position: int, digest: int) -> str:
+    """The id of the shard at a position of the plan. Ids sort like positions below 10^8."""
+    return f"{position:08d}-{digest:08x}"
+
+
+def position_of(shard_id: str) -> int:
+    """The position in the plan that a shard's id states."""
+    return int(shard_id.partition("-")[0])
+
+
+def make_shard(position: int, spans: tuple[Span, ...]) -> Shard:
+    """The shard of these spans at a position of the plan."""
+    return Shard(shard_id=shard_id(position, shard_digest(spans)), spans=spans)
 
 
 _SCHEMA = pa.schema(

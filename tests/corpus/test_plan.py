@@ -98,13 +98,13 @@ def test_a_foreign_plan_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_a_shard_survives_the_way_to_a_worker() -> None:
     spans = (Span(file="a", row_start=4, rows=3, stop_group=1), Span(file="b", row_start=0, rows=2))
-    shard = Shard(shard_id="000001-0123abcd", spans=spans)
+    shard = Shard(shard_id="00000001-0123abcd", spans=spans)
     assert Shard.from_json(json.loads(json.dumps(shard.to_json()))) == shard
 
 
 def test_documents_of_a_shard_of_several_files_have_their_places() -> None:
     spans = (Span(file="a", row_start=4, rows=2), Span(file="b", row_start=0, rows=1))
-    shard = Shard(shard_id="000001-0123abcd", spans=spans)
+    shard = Shard(shard_id="00000001-0123abcd", spans=spans)
     assert list(shard.places()) == [("a", 4), ("a", 5), ("b", 0)]
     assert [shard.place(index) for index in range(shard.rows)] == list(shard.places())
     with pytest.raises(IndexError):
