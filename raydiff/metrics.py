@@ -83,6 +83,20 @@ FORWARD_ROWS = Metric(
 FORWARD_SECONDS = Metric(
     "raydiff_forward_seconds", "histogram", "Seconds of one forward.", ("model", "kind"), SECONDS
 )
+ENGINE_BUSY_SECONDS = Metric(
+    "raydiff_engine_busy_seconds",
+    "counter",
+    "Seconds that the engine spent in forwards, by kind; its rate, summed over kinds, is the share "
+    "of time that a replica is busy. Exact, unlike the sums of raydiff_forward_seconds.",
+    ("model", "kind"),
+)
+FORWARD_POSITIONS = Metric(
+    "raydiff_forward_positions",
+    "counter",
+    "Positions of forwards, by kind and by what they are (computed, padding: rows are padded to "
+    "the longest; context, context_padding: the same of cached positions that are read).",
+    ("model", "kind", "part"),
+)
 BATCH_ROWS = Metric(
     "raydiff_batch_rows", "histogram", "Rows in one forward.", ("model", "kind"), ROWS
 )
@@ -152,6 +166,8 @@ CATALOGUE: tuple[Metric, ...] = (
     FORWARDS,
     FORWARD_ROWS,
     FORWARD_SECONDS,
+    ENGINE_BUSY_SECONDS,
+    FORWARD_POSITIONS,
     BATCH_ROWS,
     COMMITTED_POSITIONS,
     TOKENS_PER_FORWARD_ROW,
@@ -214,6 +230,14 @@ class MetricsRecorder:
         self._add(FORWARD_ROWS, stats.rows, labels)
         self._backend.observe(FORWARD_SECONDS, stats.forward_s, labels)
         self._backend.observe(BATCH_ROWS, stats.rows, labels)
+        self._add(ENGINE_BUSY_SECONDS, stats.forward_s, labels)
+        for part, count in (
+            ("computed", stats.positions),
+            ("padding", stats.padded_positions),
+            ("context", stats.context_positions),
+            ("context_padding", stats.padded_context_positions),
+        ):
+            self._add(FORWARD_POSITIONS, count, {**labels, "part": part})
         self._add(COMMITTED_POSITIONS, stats.committed_tokens, self._model)
         for lane, depth in stats.queue_depth.items():
             self._backend.set(QUEUE_DEPTH, depth, {**self._model, "lane": lane})

@@ -56,6 +56,8 @@ class Completion:
     """Why, when `finish_reason` is "error"."""
     queue_s: float = 0.0
     """Seconds between submission and the first forward."""
+    total_s: float = 0.0
+    """Seconds between submission and the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +99,12 @@ class StepStats:
     """Rows that took part."""
     positions: int
     """Token positions computed."""
+    padded_positions: int = 0
+    """Places of the forward's tensors beside those: rows are padded to the longest."""
+    context_positions: int = 0
+    """Cached positions that the rows attend to."""
+    padded_context_positions: int = 0
+    """Cached places that were read beside those."""
     forward_s: float
     """Seconds from planning the forward to its tokens being known."""
     committed_tokens: int

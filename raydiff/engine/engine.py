@@ -249,12 +249,13 @@ class Engine:
         self._canvases.pop(canvas.request_id, None)
         if canvas.transcript.text:
             self._mark_first_commit(canvas)
-        completion = completion_of(canvas)
+        now_s = time.monotonic()
+        completion = completion_of(canvas, now_s)
         event = Event(
             request_id=canvas.request_id, text=canvas.transcript.take(), completion=completion
         )
         self._events.append(event)
-        self._recorder.on_request(request_stats(canvas, completion, time.monotonic()))
+        self._recorder.on_request(request_stats(canvas, completion, now_s))
 
     def _make_room(self, error: OutOfMemory) -> None:
         """Halve the budget and start all admitted rows over; a row that fails alone, with nothing
@@ -279,12 +280,17 @@ class Engine:
         return forget_prefixes(self._runner)
 
     def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
+        forward_s = time.monotonic() - started_s
+        positions = positions_of(plan)
         self._recorder.on_step(
             StepStats(
                 kind=plan.kind,
                 rows=len(canvases),
-                positions=positions_of(plan),
-                forward_s=time.monotonic() - started_s,
+                positions=positions.computed,
+                padded_positions=positions.padding,
+                context_positions=positions.context,
+                padded_context_positions=positions.context_padding,
+                forward_s=forward_s,
                 committed_tokens=committed,
                 queue_depth=self._scheduler.depth(),
                 active_rows=self._scheduler.active_count,

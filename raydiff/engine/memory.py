@@ -13,6 +13,9 @@ from raydiff.spec import ModelSpec
 CONTEXT_BUCKETS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 """Rows of one bucket share forwards. None below 256: fuller forwards outweigh the memory."""
 
+USED_STEP = 32
+"""Cached positions are read in multiples of this, so that shapes repeat."""
+
 LOGITS_PER_ROW = 2**20
 """Logits that one row of a full batch holds at once at most: they are computed in parts."""
 

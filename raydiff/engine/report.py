@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from raydiff.engine.canvas import Canvas
+from raydiff.engine.frame import Ints
+from raydiff.engine.latent_plan import LatentPlan
+from raydiff.engine.memory import USED_STEP
 from raydiff.engine.plan import EncodePlan
 from raydiff.engine.scheduler import Plan
 from raydiff.request import Completion, RequestStats, Usage
 
 
-def completion_of(canvas: Canvas) -> Completion:
-    """The completion of a finished canvas; only text before the end counts."""
+def completion_of(canvas: Canvas, now_s: float) -> Completion:
+    """The completion of a finished canvas; only text before the end counts.
+
+    `now_s` is monotonic.
+    """
     assert canvas.finish_reason is not None
     transcript = canvas.transcript
     began = canvas.first_forward_s
@@ -25,6 +35,7 @@ def completion_of(canvas: Canvas) -> Completion:
         ),
         error=canvas.error,
         queue_s=0.0 if began is None else began - canvas.submitted_s,
+        total_s=now_s - canvas.submitted_s,
     )
 
 
@@ -42,9 +53,38 @@ def request_stats(canvas: Canvas, completion: Completion, now_s: float) -> Reque
     )
 
 
-def positions_of(plan: Plan) -> int:
-    """Token positions that a plan computes, padding left out."""
+@dataclass(frozen=True)
+class Positions:
+    """What a forward computes and reads, and what its tensors hold beside that."""
+
+    computed: int
+    padding: int
+    context: int
+    """Cached positions that rows attend to."""
+    context_padding: int
+
+
+def positions_of(plan: Plan) -> Positions:
+    """Count a plan's positions. Rows of one forward are padded to the longest of them."""
     if isinstance(plan, EncodePlan):
-        return sum(map(len, plan.tokens))
+        lengths = [len(tokens) for tokens in plan.tokens]
+        computed = sum(lengths)
+        padding = len(lengths) * max(lengths) - computed
+        return Positions(computed, padding, *_read(plan.cached, plan.cached))
     contexts = () if plan.contexts is None else plan.contexts.tokens
-    return int(plan.live.sum()) + sum(map(len, contexts))
+    lengths = [len(tokens) for tokens in contexts]
+    computed = int(plan.live.sum()) + sum(lengths)
+    places = plan.tokens.size + len(lengths) * max(lengths, default=0)
+    if isinstance(plan, LatentPlan) or plan.shape.context == 0 or plan.shape.store:
+        return Positions(computed, places - computed, 0, 0)
+    begins, ends = plan.after[:, 0], plan.after[:, 1]
+    seen = plan.before + np.maximum(ends - begins, 0)
+    return Positions(computed, places - computed, *_read(seen, np.maximum(plan.before, ends)))
+
+
+def _read(seen: Ints, reach: Ints) -> tuple[int, int]:
+    """Cached positions that rows see, and those read beside them: all rows are read as far as the
+    farthest reaches."""
+    read = len(seen) * -(-int(reach.max(initial=0)) // USED_STEP) * USED_STEP
+    context = int(seen.sum())
+    return context, read - context

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from raydiff.engine.frame import Bools, Ints
+from raydiff.engine.memory import USED_STEP
 from raydiff.engine.plan import Contexts, DenoisePlan, DenoiseResult, EncodePlan, Shape
 from raydiff.engine.prefix_store import PrefixStore
 from raydiff.engine.rows import stack
@@ -21,9 +22,6 @@ from raydiff.engine.shortage import memory_errors
 from raydiff.engine.slab import Slab
 from raydiff.engine.soft import SoftRows
 from raydiff.models.denoiser import Cache, Denoiser
-
-USED_STEP = 32
-"""Cached positions are read in multiples of this, so that shapes repeat."""
 
 
 class Runner:
