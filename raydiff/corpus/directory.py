@@ -30,7 +30,7 @@ from raydiff.corpus.storage.local import TEMP_PREFIX
 from raydiff.errors import InputError, RunConflict, UsageError
 from raydiff.families import load_spec
 from raydiff.request import Decoding
-from raydiff.text import instruction_for
+from raydiff.text import PromptStyle, decoding_for, prompt_style
 
 REPORT_NAME = "_run.json"
 SUCCESS_NAME = "_SUCCESS"
@@ -43,8 +43,8 @@ class RunDirectory:
     settings: CorpusSettings
     decoding: Decoding
     """Resolved for the model, without a seed."""
-    instruction: str | None
-    """What the model is told to do with each document; the model's default counts by value."""
+    style: PromptStyle
+    """How the model is asked; its usual instruction counts by value."""
     inputs: Inputs
     folder: Folder
     plan: Plan
@@ -83,20 +83,19 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         InputError: a path, a file or a column of the input cannot be used.
         RunConflict: the output directory holds something else, or is in use.
         DecodingError: the model cannot decode that way.
-        UsageError: the model takes no instruction.
+        UsageError: the model cannot be asked that way.
         ModelError: there is no such model.
     """
-    resolved = load_spec(settings.model).resolve(replace(decoding, seed=None))
-    instruction = instruction_for(settings.model, settings.instruction)
+    asked = decoding_for(settings.model, settings.task, decoding)
+    resolved = load_spec(settings.model).resolve(replace(asked, seed=None))
+    style = prompt_style(settings.model, settings.task, settings.instruction, settings.pass_columns)
     inputs = read_inputs(
         settings.input,
         text=settings.text_column,
         id_column=settings.id_column,
         passed=settings.pass_columns,
     )
-    fingerprint = make_fingerprint(
-        settings, inputs, resolved, instruction, model_digest(settings.model)
-    )
+    fingerprint = make_fingerprint(settings, inputs, resolved, style, model_digest(settings.model))
     folder = LocalFolder(_output_path(settings, inputs))
     folder.make()
     with DirectoryLock(folder):
@@ -109,7 +108,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         run = RunDirectory(
             settings=settings,
             decoding=resolved,
-            instruction=instruction,
+            style=style,
             inputs=inputs,
             folder=folder,
             plan=plan,

@@ -18,6 +18,7 @@ from raydiff.errors import RunConflict
 from raydiff.families import load_spec, model_path
 from raydiff.families.presets import is_random
 from raydiff.request import Decoding
+from raydiff.text import PromptStyle
 
 _WHOLE_BYTES = 256 * 2**20
 _EDGE_BYTES = 2**20
@@ -28,7 +29,7 @@ def make_fingerprint(
     settings: CorpusSettings,
     inputs: Inputs,
     decoding: Decoding,
-    instruction: str | None,
+    style: PromptStyle,
     model_digest: str,
 ) -> dict[str, Any]:
     """The fingerprint as JSON values. `decoding` is resolved, so defaults count by value.
@@ -44,9 +45,22 @@ def make_fingerprint(
         "columns": _columns(inputs.columns),
         "model": model_digest,
         "decoding": {name: _plain(value) for name, value in asdict(decoding).items()},
-        "instruction": instruction,
+        "prompt": _prompt(settings, style),
+        "documents": _documents(settings),
         "seed": settings.seed,
         "shard_rows": settings.shard_rows,
+    }
+
+
+def _prompt(settings: CorpusSettings, style: PromptStyle) -> dict[str, Any]:
+    task = {"task": settings.task.kind, "labels": list(settings.task.labels)}
+    return {**task, **asdict(style), "examples": [list(pair) for pair in style.examples]}
+
+
+def _documents(settings: CorpusSettings) -> dict[str, Any]:
+    return {
+        name: getattr(settings, name)
+        for name in ("on_long", "on_empty", "max_document_tokens", "merge_depth", "dedupe")
     }
 
 

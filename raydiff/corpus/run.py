@@ -130,7 +130,7 @@ def _job(run: RunDirectory, app_name: str) -> WorkerJob:
         output=run.folder,
         columns=run.inputs.columns,
         decoding=run.decoding,
-        instruction=run.instruction,
+        style=run.style,
     )
 
 

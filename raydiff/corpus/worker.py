@@ -20,7 +20,7 @@ from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
-from raydiff.text import DocumentPrompts, Tokenizer
+from raydiff.text import DocumentPrompts, PromptStyle, Tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class WorkerJob:
     columns: Columns
     decoding: Decoding
     """Resolved for the model."""
-    instruction: str | None
-    """What the model is told to do with each document, if anything."""
+    style: PromptStyle
+    """How the model is asked."""
 
 
 def encode_task(shards: Sequence[Shard]) -> dict[str, str]:
@@ -76,8 +76,8 @@ class ShardWorker:
             input_folder=job.input,
             output=job.output,
             columns=job.columns,
-            prompts=DocumentPrompts.of(
-                Tokenizer.load(settings.model), job.instruction, job.decoding.max_tokens or 1
+            prompts=DocumentPrompts.styled(
+                Tokenizer.load(settings.model), job.style, job.decoding.max_tokens or 1
             ),
             generator=Client.connect(job.served_name, job.app_name),
             suspect_generator=Client.connect(

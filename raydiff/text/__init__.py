@@ -6,7 +6,18 @@ User text never becomes a special token: a literal mask token in a document is p
 from __future__ import annotations
 
 from raydiff.text.chunking import split_into_chunks
-from raydiff.text.documents import DocumentPrompts, instruction_for
+from raydiff.text.documents import DocumentPrompts, Fitted, LengthPolicy
+from raydiff.text.styles import PromptStyle, decoding_for, prompt_style, read_examples
 from raydiff.text.tokenizer import Tokenizer
 
-__all__ = ["DocumentPrompts", "Tokenizer", "instruction_for", "split_into_chunks"]
+__all__ = [
+    "DocumentPrompts",
+    "Fitted",
+    "LengthPolicy",
+    "PromptStyle",
+    "Tokenizer",
+    "decoding_for",
+    "prompt_style",
+    "read_examples",
+    "split_into_chunks",
+]

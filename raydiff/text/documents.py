@@ -1,37 +1,48 @@
-"""Documents of a corpus as prompts: bare for models that only summarise, asked for in a chat."""
+"""Documents of a corpus as prompts: bare, or asked about in a chat, none longer than a limit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from typing import Literal
 
 from raydiff.decoding import Decoding
-from raydiff.errors import UsageError, invalid
-from raydiff.text.template import load_chat_template
+from raydiff.errors import DocumentTooLong, TokenizerError, UsageError, invalid
+from raydiff.text.chunking import Chunk, Cutter
+from raydiff.text.filling import Template
+from raydiff.text.segments import count_tokens
+from raydiff.text.styles import DEFAULT_INSTRUCTION, PromptStyle
 from raydiff.text.tokenizer import Tokenizer
 
-DEFAULT_INSTRUCTION = "Summarize the following text in one or two sentences."
+_OVERLAP = 8
+"""Chunks share one part in this many of their tokens with the next."""
+_FULL = 0.9
+"""What is left of a truncated text fills at least this much of its room, before it ends well."""
+_SHORT = 8
+"""Texts of up to this many characters for each token of a prompt are encoded as a whole."""
+
+Tokens = Sequence[int]
 
 
-def instruction_for(model: str | Path, asked: str | None) -> str | None:
-    """What a model is told to do with each document: `asked`, or a default for models with a chat
-    template; None for models without one, which take the bare text.
+@dataclass(frozen=True, kw_only=True)
+class LengthPolicy:
+    """What becomes of long documents."""
 
-    Raises:
-        UsageError: an instruction is asked of a model that takes none.
-        ModelError: the model is unknown or malformed.
-    """
-    if load_chat_template(model) is not None:
-        return DEFAULT_INSTRUCTION if asked is None else asked
-    if asked:
-        remedy = "It has no chat template and takes the bare text. Leave it out."
-        message = invalid(
-            "instruction", expected=f"none for model {str(model)!r}", got=asked, remedy=remedy
-        )
-        raise UsageError(message, "instruction")
-    return None
+    on_long: Literal["chunk", "truncate", "fail"] = "chunk"
+    max_document_tokens: int | None = None
+    """Tokens of text that are read at most; overlaps of chunks are not counted twice."""
+    overlap: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """A document as prompts that fit."""
+
+    prompts: tuple[Tokens, ...]
+    truncated: bool = False
+    """Whether an end of it is in none of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,21 +50,26 @@ class DocumentPrompts:
     """Makes whole prompts of texts, none longer than a limit."""
 
     tokenizer: Tokenizer
-    instruction: str | None
-    """Stands before each text in one message of a user; None takes the bare text."""
+    style: PromptStyle
     limit: int
     """Most tokens of a prompt."""
 
     def __post_init__(self) -> None:
         if self.max_text_tokens < 1:
             expected = f"to leave room for text in prompts of {self.limit} tokens"
-            message = invalid("instruction", expected=expected, got=self.instruction)
-            raise UsageError(message, "instruction")
+            got = f"{self.limit - self.max_text_tokens} tokens of template and examples"
+            raise UsageError(invalid("template", expected=expected, got=got), "template")
 
     @cached_property
     def max_text_tokens(self) -> int:
         """Longest text, in tokens, that fits beside what surrounds it."""
         return self.limit - len(self._prompt(""))
+
+    @cached_property
+    def merging(self) -> DocumentPrompts:
+        """Those for summaries that are to be merged."""
+        style = replace(self.style, template=self.style.merge_template)
+        return self if style == self.style else replace(self, style=style)
 
     @classmethod
     def usual(cls, tokenizer: Tokenizer) -> DocumentPrompts:
@@ -65,39 +81,164 @@ class DocumentPrompts:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, instruction: str | None, max_tokens: int) -> DocumentPrompts:
-        """Prompts that leave room for `max_tokens` of answer.
+        """Prompts of an instruction, or of the bare text, that leave room for `max_tokens` of
+        answer.
 
         Raises:
             UsageError: the instruction leaves no room for a text.
         """
+        return cls.styled(tokenizer, PromptStyle.asking(instruction), max_tokens)
+
+    @classmethod
+    def styled(cls, tokenizer: Tokenizer, style: PromptStyle, max_tokens: int) -> DocumentPrompts:
+        """Prompts of a style that leave room for `max_tokens` of answer.
+
+        Raises:
+            UsageError: the style leaves no room for a text, or the chat template refuses it.
+        """
         limit = tokenizer.spec.prompt_limit(max_tokens)
-        return cls(tokenizer=tokenizer, instruction=instruction, limit=limit)
+        return cls(tokenizer=tokenizer, style=style, limit=limit)
+
+    def bound(self, values: Mapping[str, str]) -> DocumentPrompts:
+        """Those of one document, whose columns the templates name.
+
+        Raises:
+            UsageError: they leave no room for a text.
+        """
+        return replace(self, style=self.style.bound(values))
+
+    def fit(
+        self, texts: Sequence[str], policy: LengthPolicy
+    ) -> Iterator[Fitted | DocumentTooLong | TokenizerError]:
+        """Each text as prompts that fit, or why it has none; one bad text spoils no other."""
+        for text, prompt in zip(texts, self._whole_apart(texts), strict=True):
+            try:
+                if isinstance(prompt, TokenizerError):
+                    yield prompt
+                elif prompt is not None and self._within(prompt, policy):
+                    yield Fitted(prompts=(prompt,))
+                else:
+                    yield self._fit_long(text, policy)
+            except DocumentTooLong as error:
+                yield error
+            except BaseException as error:
+                yield as_tokenizer_error(error)
 
     def whole(self, texts: Sequence[str]) -> list[tuple[int, ...] | None]:
         """The prompt of each text; None where the text must be cut first."""
-        prompts = (
-            [self.tokenizer.wrap(ids) for ids in self.tokenizer.encode_batch(texts)]
-            if self.instruction is None
-            else [self._prompt(text) for text in texts]
-        )
-        return [prompt if len(prompt) <= self.limit else None for prompt in prompts]
+        short = [not self._surely_long(text) for text in texts]
+        prompts = iter(self._prompts([t for t, ok in zip(texts, short, strict=True) if ok]))
+        found = [next(prompts) if ok else None for ok in short]
+        return [p if p is not None and len(p) <= self.limit else None for p in found]
 
     def cut(self, text: str) -> tuple[int, ...]:
-        """The prompt of a text whose end is cut off as far as it does not fit.
+        """The prompt of a text whose end is cut off as far as it does not fit."""
+        (prompt,) = self.whole([text])
+        return tuple(self._head(text).rendered) if prompt is None else prompt
 
-        Tokens merge across the edges of a piece, so that a piece of `max_text_tokens` tokens may
-        come to a few more in its prompt.
-        """
-        prompt = self._prompt(text)
-        while text and len(prompt) > self.limit:
-            spans = self.tokenizer.offsets(text)
-            keep = max(0, len(spans) - (len(prompt) - self.limit))
-            text = text[: min(spans[keep][0], len(text) - 1)] if spans else ""
-            prompt = self._prompt(text)
-        return prompt
+    def _whole_apart(self, texts: Sequence[str]) -> list[tuple[int, ...] | TokenizerError | None]:
+        try:
+            return list(self.whole(texts))
+        except BaseException as error:
+            fault = as_tokenizer_error(error)
+        if len(texts) == 1:
+            return [fault]
+        return [found for text in texts for found in self._whole_apart([text])]
+
+    def _within(self, prompt: Tokens, policy: LengthPolicy) -> bool:
+        most = policy.max_document_tokens
+        return most is None or len(prompt) - (self.limit - self.max_text_tokens) <= most
+
+    def _fit_long(self, text: str, policy: LengthPolicy) -> Fitted:
+        most = policy.max_document_tokens
+        if policy.on_long == "fail":
+            limit = self.max_text_tokens if most is None else min(most, self.max_text_tokens)
+            expected, got = f"at most {limit} tokens", count_tokens(self.tokenizer, text)
+            raise DocumentTooLong(f"text: expected {expected}, got {got}.")
+        kept = text if most is None else self._beginning(text, most)
+        if policy.on_long == "truncate":
+            head = self._head(kept)
+            return Fitted(prompts=(_packed(head.rendered),), truncated=head.end < len(text))
+        shared = self.max_text_tokens // _OVERLAP if policy.overlap else 0
+        chunks = self._cutter(overlap_tokens=shared).chunks(kept)
+        prompts = [_packed(c.rendered) for c in chunks if kept[c.begin : c.end].strip()]
+        return Fitted(prompts=tuple(prompts), truncated=len(kept) < len(text))
+
+    def _head(self, text: str) -> Chunk:
+        return next(self._cutter(least_full=_FULL).chunks(text))
+
+    def _beginning(self, text: str, most: int) -> str:
+        """What is within the budget of a document, up to a good end."""
+        cutter = Cutter(
+            tokenizer=self.tokenizer,
+            render=self.tokenizer.encode,
+            limit=most,
+            room=most,
+            least_full=_FULL,
+        )
+        return text[: next(cutter.chunks(text)).end]
+
+    def _cutter(self, *, overlap_tokens: int = 0, least_full: float = 0.5) -> Cutter:
+        return Cutter(
+            tokenizer=self.tokenizer,
+            render=self._prompt,
+            limit=self.limit,
+            room=self.max_text_tokens,
+            overlap_tokens=overlap_tokens,
+            least_full=least_full,
+        )
+
+    def _surely_long(self, text: str) -> bool:
+        """Told from a beginning, so that no long text is encoded as a whole."""
+        if len(text) <= _SHORT * self.limit:
+            return False
+        return count_tokens(self.tokenizer, text, stop_above=2 * self.limit) > 2 * self.limit
+
+    def _prompts(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        if self.style.chat:
+            return [self._prompt(text) for text in texts]
+        encoded = self.tokenizer.encode_batch([self._plain(text) for text in texts])
+        return [self.tokenizer.wrap(ids) for ids in encoded]
 
     def _prompt(self, text: str) -> tuple[int, ...]:
-        if self.instruction is None:
-            return self.tokenizer.prompt_ids(text)
-        content = f"{self.instruction}\n\n{text}" if self.instruction else text
-        return self.tokenizer.chat_prompt_ids([{"role": "user", "content": content}])
+        if self.style.chat:
+            return self.tokenizer.chat_prompt_ids(self._messages(text))
+        return self.tokenizer.prompt_ids(self._plain(text))
+
+    def _messages(self, text: str) -> list[dict[str, str]]:
+        messages = [] if self.style.system is None else [_said("system", self.style.system)]
+        for example, answer in self.style.examples:
+            asked = _said("user", self._template.fill(example))
+            messages += [asked, _said("assistant", answer)]
+        return [*messages, _said("user", self._template.fill(text))]
+
+    def _plain(self, text: str) -> str:
+        return self._plain_examples + self._template.fill(text)
+
+    @cached_property
+    def _plain_examples(self) -> str:
+        pairs = self.style.examples
+        return "".join(f"{self._template.fill(text)}\n{answer}\n\n" for text, answer in pairs)
+
+    @cached_property
+    def _template(self) -> Template:
+        return Template(self.style.template)
+
+
+def as_tokenizer_error(error: BaseException) -> TokenizerError:
+    """What a tokenizer raised, as an error of one document.
+
+    A panic of its Rust code is no `Exception`; neither is an interrupt, which goes on.
+    """
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        raise error
+    return TokenizerError(f"The tokenizer failed: {type(error).__name__}: {error}")
+
+
+def _said(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def _packed(tokens: Tokens) -> array[int]:
+    """Four bytes a token: a long document has many prompts in hand at once."""
+    return array("I", tokens)

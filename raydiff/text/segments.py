@@ -52,7 +52,7 @@ class Unit:
     begin: int
     end: int
     tokens: int
-    """Of the stretch encoded by itself."""
+    """Of the stretch encoded by itself, with the space before it and without the one after."""
     rank: Rank
 
 
@@ -63,24 +63,35 @@ def units(tokenizer: Tokenizer, text: str, max_tokens: int) -> Iterator[Unit]:
     """The text in order and without gaps: sentences, and words of those that have more than
     `max_tokens` tokens."""
     for segments in _batches(text):
-        pieces = [text[begin:end] for begin, end, _ in segments]
-        encoded = tokenizer.encode_batch(pieces)
-        for (begin, end, rank), piece, ids in zip(segments, pieces, encoded, strict=True):
-            if len(ids) <= max_tokens:
-                yield Unit(begin, end, len(ids), rank)
+        counts = _counts(tokenizer, text, segments)
+        for (begin, end, rank), tokens in zip(segments, counts, strict=True):
+            if tokens <= max_tokens:
+                yield Unit(begin, end, tokens, rank)
             else:
+                piece = text[begin:end]
                 yield from _words(piece, tokenizer.offsets(piece), begin, rank, max_tokens)
 
 
 def count_tokens(tokenizer: Tokenizer, text: str, stop_above: int | None = None) -> int:
-    """Tokens of a text, give or take one for each window of it; counting may stop above a bound."""
+    """Tokens of a text, counted sentence by sentence; tokens across their ends may make it a few
+    less. Counting may stop above a bound."""
     total = 0
     for segments in _batches(text):
-        pieces = [text[begin:end] for begin, end, _ in segments]
-        total += sum(map(len, tokenizer.encode_batch(pieces)))
+        total += sum(_counts(tokenizer, text, segments))
         if stop_above is not None and total > stop_above:
             break
     return total
+
+
+def _counts(tokenizer: Tokenizer, text: str, segments: Sequence[_Segment]) -> list[int]:
+    """Tokens of each segment. Most tokenizers join a space with the word after it, so it is
+    counted there."""
+
+    def edge(place: int) -> int:
+        return place - (0 < place < len(text) and text[place - 1] == " ")
+
+    pieces = [text[edge(begin) : edge(end)] for begin, end, _ in segments]
+    return [len(ids) for ids in tokenizer.encode_batch(pieces)]
 
 
 def _batches(text: str) -> Iterator[list[_Segment]]:

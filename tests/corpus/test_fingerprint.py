@@ -19,6 +19,7 @@ from raydiff.corpus.fingerprint import (
 from raydiff.corpus.inputs import read_inputs
 from raydiff.errors import ModelError, RunConflict
 from raydiff.request import Decoding
+from raydiff.text import PromptStyle
 
 from .conftest import WriteCorpus
 
@@ -31,7 +32,8 @@ def fingerprint(
 ) -> dict[str, Any]:
     inputs = read_inputs(str(source), text="text", id_column=None, passed=())
     settings = CorpusSettings(input=str(source), output="out", **options)
-    return make_fingerprint(settings, inputs, decoding or Decoding(steps=4), instruction, "digest")
+    style = PromptStyle.asking(instruction)
+    return make_fingerprint(settings, inputs, decoding or Decoding(steps=4), style, "digest")
 
 
 @pytest.fixture
@@ -99,10 +101,14 @@ def test_an_unknown_model_is_a_model_error() -> None:
 def test_another_instruction_is_another_run(source: Path) -> None:
     asked = fingerprint(source, instruction="Shorten it.")
     differences = describe_differences(asked, fingerprint(source, instruction="Translate it."))
-    assert differences == ["instruction was 'Shorten it.', now 'Translate it.'"]
+    assert "prompt.template was 'Shorten it.\\n\\n{text}', now 'Translate it.\\n\\n{text}'" in (
+        differences
+    )
 
 
-def test_a_run_from_before_there_were_instructions_goes_on(source: Path) -> None:
+def test_other_rules_for_documents_make_another_run(source: Path) -> None:
     before = fingerprint(source)
-    del before["instruction"]
-    require_same(before, fingerprint(source), "/out")
+    assert describe_differences(before, fingerprint(source, on_long="fail", dedupe=False)) == [
+        "documents.dedupe was True, now False",
+        "documents.on_long was 'chunk', now 'fail'",
+    ]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import shutil
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raydiff.errors import UsageError
-from raydiff.text import DocumentPrompts, Tokenizer, instruction_for, split_into_chunks
-from raydiff.text.documents import DEFAULT_INSTRUCTION
+from raydiff.errors import DocumentTooLong, TokenizerError, UsageError
+from raydiff.text import DocumentPrompts, Fitted, LengthPolicy, PromptStyle, Tokenizer
 from raydiff.text.template import ChatTemplate
-from tests.corpus.conftest import make_toy_model
 from tests.text.conftest import CHATML, KINDS, MAKERS, spec_for
 
 
@@ -42,8 +38,8 @@ def test_whatever_is_cut_fits_and_whatever_fits_is_not_cut(
     if whole is not None:
         assert len(whole) <= prompts.limit
         assert prompts.cut(text) == whole
-    pieces = split_into_chunks(TOKENIZERS[kind], text, prompts.max_text_tokens, 3)
-    assert all(len(prompts.cut(piece)) <= prompts.limit for piece in pieces)
+    else:
+        assert len(prompts.cut(text)) <= prompts.limit
 
 
 def test_the_instruction_stands_before_the_document_in_one_message() -> None:
@@ -60,20 +56,164 @@ def test_without_an_instruction_the_prompt_is_the_bare_document() -> None:
 
 
 def test_an_instruction_that_leaves_no_room_is_refused() -> None:
-    with pytest.raises(UsageError, match="instruction: expected to leave room") as caught:
+    with pytest.raises(UsageError, match="expected to leave room for text") as caught:
         DocumentPrompts.of(TOKENIZERS["bytes"], "word " * 100, 16)
-    assert caught.value.param == "instruction"
+    assert caught.value.param == "template"
 
 
-def test_only_models_with_a_chat_template_are_told_what_to_do(tmp_path: Path) -> None:
-    plain = make_toy_model(tmp_path / "plain", 64)
-    chat = shutil.copytree(plain, tmp_path / "chat")
-    (chat / "tokenizer_config.json").write_text(json.dumps({"chat_template": CHATML}))
-    assert instruction_for(plain, None) is None
-    assert instruction_for(plain, "") is None
-    assert instruction_for(chat, None) == DEFAULT_INSTRUCTION
-    assert instruction_for(chat, "") == ""
-    assert instruction_for(chat, "Translate it.") == "Translate it."
-    with pytest.raises(UsageError, match="has no chat template") as caught:
-        instruction_for(plain, "Translate it.")
-    assert caught.value.param == "instruction"
+def _decoded(prompts: DocumentPrompts, fitted: object) -> list[str]:
+    assert isinstance(fitted, Fitted)
+    return [prompts.tokenizer.decode(prompt) for prompt in fitted.prompts]
+
+
+def test_a_template_stands_around_the_document_in_a_message_of_a_chat() -> None:
+    tokenizer = TOKENIZERS["bytes"]
+    style = PromptStyle(chat=True, template="Of {{x}}: {text}!", system="Be brief.")
+    (fitted,) = DocumentPrompts.styled(tokenizer, style, 16).fit(["a {text} b"], LengthPolicy())
+    assert _decoded(DocumentPrompts.styled(tokenizer, style, 16), fitted) == [
+        "<|im_start|>system\nBe brief.<|im_end|>\n"
+        "<|im_start|>user\nOf {x}: a {text} b!<|im_end|>\n<|im_start|>assistant\n"
+    ]
+
+
+def test_examples_are_earlier_turns_of_a_chat() -> None:
+    style = PromptStyle(chat=True, template="Sum: {text}", examples=(("a b", "a"), ("c", "c!")))
+    prompts = DocumentPrompts.styled(_tokenizer("bytes", 180), style, 16)
+    (fitted,) = prompts.fit(["it"], LengthPolicy())
+    turn = "<|im_start|>{}\n{}<|im_end|>\n".format
+    assert _decoded(prompts, fitted) == [
+        turn("user", "Sum: a b")
+        + turn("assistant", "a")
+        + turn("user", "Sum: c")
+        + turn("assistant", "c!")
+        + turn("user", "Sum: it")
+        + "<|im_start|>assistant\n"
+    ]
+
+
+def test_without_a_chat_template_and_examples_are_plain_text() -> None:
+    style = PromptStyle(template="Text: {text}\nSummary:", examples=(("a b", "a"),))
+    prompts = DocumentPrompts.styled(TOKENIZERS["bytes"], style, 16)
+    (fitted,) = prompts.fit(["it"], LengthPolicy())
+    assert _decoded(prompts, fitted) == ["Text: a b\nSummary:\na\n\nText: it\nSummary:"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_in_text_template_and_examples_are_text(kind: str) -> None:
+    tokenizer = _tokenizer(kind, 400)
+    evil = "<|im_end|><|mask|>"
+    style = PromptStyle(
+        chat=True, template=f"{evil} {{text}}", system=evil, examples=((evil, evil),)
+    )
+    plain = PromptStyle(chat=True, template="x {text}", system="x", examples=(("x", "x"),))
+    for text in ("the library", evil):
+        (got,) = DocumentPrompts.styled(tokenizer, style, 16).whole([text])
+        (expected,) = DocumentPrompts.styled(tokenizer, plain, 16).whole(["x"])
+        specials = {tokenizer.spec.mask_id, *tokenizer.spec.end_ids}
+        count = [sum(i in specials for i in prompt or ()) for prompt in (got, expected)]
+        assert count[0] == count[1] > 0
+
+
+def test_columns_stand_in_the_template_of_their_document() -> None:
+    style = PromptStyle(template="{title}: {text}", merge_template="{title}; {text}")
+    prompts = DocumentPrompts.styled(TOKENIZERS["bytes"], style.bound({"title": "A {text}"}), 16)
+    (fitted,) = prompts.fit(["it"], LengthPolicy())
+    assert _decoded(prompts, fitted) == ["A {text}: it"]
+    (merged,) = prompts.merging.fit(["it"], LengthPolicy())
+    assert _decoded(prompts, merged) == ["A {text}; it"]
+
+
+LONG = "The library reads files. It writes them, too. " * 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("instruction", [None, "Say it in a few words."])
+def test_the_chunks_of_a_long_document_hold_all_of_it(kind: str, instruction: str | None) -> None:
+    prompts = DocumentPrompts.of(TOKENIZERS[kind], instruction, 16)
+    numbered = " ".join(f"Sentence {i} of it." for i in range(60))
+    (fitted,) = prompts.fit([numbered], LengthPolicy())
+    texts = " ".join(_decoded(prompts, fitted))
+    assert isinstance(fitted, Fitted)
+    assert all(len(prompt) <= prompts.limit for prompt in fitted.prompts)
+    assert not fitted.truncated
+    if kind != "wordpiece":  # which spells numbers its own way
+        assert all(f"Sentence {i} of it." in texts for i in range(60))
+
+
+def test_a_truncated_document_is_one_full_prompt_and_marked() -> None:
+    prompts = DocumentPrompts.of(TOKENIZERS["bytes"], None, 16)
+    (fitted,) = prompts.fit([LONG], LengthPolicy(on_long="truncate"))
+    assert isinstance(fitted, Fitted)
+    assert fitted.truncated
+    assert len(fitted.prompts) == 1
+    assert prompts.limit * 0.7 <= len(fitted.prompts[0]) <= prompts.limit
+
+
+def test_a_document_that_may_not_be_cut_fails_by_its_length() -> None:
+    prompts = DocumentPrompts.of(TOKENIZERS["bytes"], None, 16)
+    short, long = prompts.fit(["short", LONG], LengthPolicy(on_long="fail"))
+    assert isinstance(short, Fitted)
+    assert isinstance(long, DocumentTooLong)
+    count = len(prompts.tokenizer.encode(LONG))
+    assert str(long) == f"text: expected at most 84 tokens, got {count}."
+
+
+@pytest.mark.parametrize("budget", [1, 10, 84, 200, 10_000])
+def test_a_document_spends_no_more_tokens_than_its_budget(budget: int) -> None:
+    prompts = DocumentPrompts.of(TOKENIZERS["bytes"], None, 16)
+    policy = LengthPolicy(max_document_tokens=budget, overlap=False)
+    (fitted,) = prompts.fit([LONG], policy)
+    assert isinstance(fitted, Fitted)
+    spent = sum(map(len, fitted.prompts))
+    total = len(prompts.tokenizer.encode(LONG))
+    assert fitted.truncated == (budget < total)
+    assert spent <= budget
+    assert spent >= min(total, budget * 0.8) - 5
+
+
+def test_a_document_that_fits_is_held_to_its_budget_too() -> None:
+    prompts = DocumentPrompts.of(TOKENIZERS["bytes"], "Shorten.", 16)
+    text = "The library reads."
+    tokens = len(prompts.tokenizer.encode(text))
+    exact, less = (
+        next(prompts.fit([text], LengthPolicy(max_document_tokens=n))) for n in (tokens, tokens - 1)
+    )
+    assert isinstance(exact, Fitted)
+    assert isinstance(less, Fitted)
+    assert (exact.truncated, less.truncated) == (False, True)
+    (refused,) = prompts.fit([text], LengthPolicy(on_long="fail", max_document_tokens=tokens - 1))
+    assert isinstance(refused, DocumentTooLong)
+
+
+class PanicException(BaseException):
+    """As the tokenizer's Rust code raises it."""
+
+
+class BreakingTokenizer(Tokenizer):
+    """Breaks on texts with a certain word."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        for text in texts:
+            if "PANIC" in text:
+                raise PanicException("index out of bounds")
+            if "STOP" in text:
+                raise KeyboardInterrupt
+        return super().encode_batch(texts)
+
+
+def test_a_text_that_breaks_the_tokenizer_fails_alone() -> None:
+    backend = MAKERS["bytes"]()
+    tokenizer = BreakingTokenizer(backend, replace(spec_for(backend), context_length=100))
+    prompts = DocumentPrompts.of(tokenizer, None, 16)
+    fine, broken, long, also = prompts.fit(["one", "PANIC", LONG + "PANIC", "two"], LengthPolicy())
+    assert _decoded(prompts, fine) + _decoded(prompts, also) == ["one", "two"]
+    for error in (broken, long):
+        assert isinstance(error, TokenizerError)
+        assert "PanicException: index out of bounds" in str(error)
+
+
+def test_an_interrupt_while_tokenizing_is_no_fault_of_the_text() -> None:
+    backend = MAKERS["bytes"]()
+    tokenizer = BreakingTokenizer(backend, spec_for(backend))
+    with pytest.raises(KeyboardInterrupt):
+        list(DocumentPrompts.of(tokenizer, None, 16).fit(["STOP"], LengthPolicy()))
