@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
+import uuid
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from raydiff.client import Refusal
 from raydiff.config import ModelSettings
+from raydiff.engine.counts import WorkCounter
 from raydiff.engine.validation import check_request
 from raydiff.errors import (
     ClusterError,
@@ -175,10 +178,31 @@ class Replica(ReplicaCore):
         from raydiff.engine import EngineLoop
 
         backend = RayBackend(metrics)
-        engine = load_engine(settings, MetricsRecorder(backend, settings.served_name))
+        self._settings = settings
+        self._name = uuid.uuid4().hex
+        self._counter = WorkCounter(MetricsRecorder(backend, settings.served_name))
+        engine = load_engine(settings, self._counter)
         self._thread = EngineLoop(engine)
         self._thread.start()
         super().__init__(self._thread, engine.spec)
+
+    async def describe(self) -> dict[str, Any]:
+        """What this replica hosts, how much it takes on, and what it has done so far.
+
+        `work` has the fields of `raydiff.engine.counts.Work`, summed up to `now_s` (Unix time).
+        """
+        settings = self._settings
+        return {
+            **await super().describe(),
+            "replica": self._name,
+            "max_rows": settings.engine.max_rows,
+            "max_in_flight": settings.engine.max_in_flight,
+            "documents_per_call": settings.documents_per_call,
+            "min_replicas": settings.min_replicas,
+            "max_replicas": settings.max_replicas,
+            "work": asdict(self._counter.work),
+            "now_s": time.time(),
+        }
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)
