@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from raydiff.errors import RaydiffError, UsageError
@@ -40,11 +40,16 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; errors are one line on stderr."""
     args = build_parser().parse_args(argv)
+    command = import_module(f"raydiff.cli.{args.command}")
+    return exit_status(lambda: int(command.run(args)))
+
+
+def exit_status(command: Callable[[], int]) -> int:
+    """Run a command; the status it returns, or that of the error it ends with."""
     # Read by transformers, here and in Ray's workers: its bars would cut through our own output.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    command = import_module(f"raydiff.cli.{args.command}")
     try:
-        return int(command.run(args))
+        return command()
     except UsageError as error:
         return _fail(error, USAGE)
     except RaydiffError as error:
