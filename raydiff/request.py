@@ -25,6 +25,10 @@ class GenerationRequest:
     """Interactive requests are admitted before batch ones."""
     pinned: tuple[tuple[int, int], ...] = ()
     """(offset into the generated text, token id) pairs that are given, never changed."""
+    choices: tuple[tuple[int, ...], ...] = ()
+    """Texts of which exactly one is to come out, as token ids without end token; none leaves the
+    text free. What is committed when is then the choices' own rule (`diffusion.choosing`): of the
+    decoding's policy it reads `steps`, after which it decides at the latest."""
     stream: bool = False
     """Emit text as it commits; otherwise all of it comes with the completion."""
 
@@ -54,6 +58,11 @@ class Completion:
     usage: Usage
     error: str | None = None
     """Why, when `finish_reason` is "error"."""
+    choice_probability: float | None = None
+    """Of a request with choices: the model's probability of the one that came out, which over all
+    choices adds up to 1. It is the product, over the forwards, of the probability of what each
+    committed among the choices then left; of choices of one token, or decided in one forward, the
+    softmax of their summed log-probabilities. Temperature does not change it."""
     queue_s: float = 0.0
     """Seconds between submission and the first forward."""
     total_s: float = 0.0

@@ -84,7 +84,7 @@ def confidence(
 
 def _draw(probs_NV: Tensor, uniform_N: Tensor) -> Tensor:
     """Tokens by inverting the cumulative distribution in the order of the vocabulary."""
-    return _invert(probs_NV, uniform_N, probs_NV.argmax(dim=-1))
+    return invert(probs_NV, uniform_N, probs_NV.argmax(dim=-1))
 
 
 def _draw_top(probs_NV: Tensor, top_k_N: Tensor, top_p_N: Tensor, uniform_N: Tensor) -> Tensor:
@@ -96,11 +96,11 @@ def _draw_top(probs_NV: Tensor, top_k_N: Tensor, top_p_N: Tensor, uniform_N: Ten
     before_NV = sorted_NV.cumsum(dim=-1) - sorted_NV
     reached_N = top_p_N * sorted_NV.sum(dim=-1)
     sorted_NV = sorted_NV.masked_fill((before_NV >= reached_N[:, None]) & (ranks_V > 0), 0.0)
-    choice_N = _invert(sorted_NV, uniform_N, torch.zeros_like(top_k_N))
+    choice_N = invert(sorted_NV, uniform_N, torch.zeros_like(top_k_N))
     return order_NV.gather(1, choice_N[:, None])[:, 0]
 
 
-def _invert(weights_NV: Tensor, uniform_N: Tensor, best_N: Tensor) -> Tensor:
+def invert(weights_NV: Tensor, uniform_N: Tensor, best_N: Tensor) -> Tensor:
     """Index where the cumulative sum of unnormalised `weights_NV` passes `uniform_N` of its total.
 
     Rounding may lead past the end or, where a device sums in another order than from left to

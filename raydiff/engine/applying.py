@@ -31,6 +31,11 @@ def apply(result: DenoiseResult, plan: DenoisePlan | LatentPlan, row: int, canva
         )
         return max(0, before - int(canvas.open.sum()))
     commit = gather(was_open & ~is_open, at, length, False)
+    if canvas.choices is not None:
+        assert result.chosen is not None
+        return canvas.choose(
+            gather(result.tokens[row], at, length, 0), commit, float(result.chosen[row])
+        )
     # beside what the policy commits, a canvas may take other candidates
     tokens = np.where(was_open & ~is_open, result.tokens[row], result.candidates[row])
     canvas.commit(gather(tokens, at, length, 0), commit)

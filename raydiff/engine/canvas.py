@@ -10,12 +10,22 @@ Shapes: F positions of the frame, W of the forward's window.
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
 
 from raydiff.engine.block import Block
-from raydiff.engine.frame import Bools, Floats, Frame, Ints, filling, geometry
+from raydiff.engine.choices import Choices, Continuations
+from raydiff.engine.frame import (
+    Bools,
+    Floats,
+    Frame,
+    Ints,
+    filling,
+    geometry,
+    undivided,
+)
 from raydiff.engine.transcript import Transcript
 from raydiff.engine.window import Window, Windows
 from raydiff.request import FinishReason, GenerationRequest
@@ -43,17 +53,22 @@ class Canvas:
         assert d.max_tokens is not None
         self.request = request
         self.spec = spec
+        self.choices = Choices(request.choices, spec.end_ids[0]) if request.choices else None
         self.max_tokens: int = d.max_tokens
         self.geometry = geometry(spec, d)
-        self.windows = Windows(spec, d)
         self.revising = spec.noise == "uniform" or d.policy in ("edit", "remask")
+        if self.choices is not None:
+            self.max_tokens = min(d.max_tokens, self.choices.length)
+            self.geometry = undivided(spec, replace(d, max_tokens=self.max_tokens))
+            self.revising = False
+        self.windows = Windows(spec, d)
         self.prompt: Ints = np.array(request.prompt_ids, dtype=np.int64)
         self._seed = d.seed if d.seed is not None else secrets.randbits(63)
         self._pins = dict(request.pinned)
         self.submitted_s = 0.0
         self.first_forward_s: float | None = None
         self.first_commit_s: float | None = None
-        self.transcript = Transcript(tokenizer, d.stop)
+        self.transcript = Transcript(tokenizer, () if self.choices else d.stop)
         self.reset()
 
     def reset(self) -> None:
@@ -65,7 +80,10 @@ class Canvas:
         self.done: list[int] = []
         self.rng = np.random.Generator(np.random.Philox(self._seed))
         self.transcript.restart()
+        if self.choices is not None:
+            self.choices.restart()
         self._begin_frame()
+        self._end_if_decided()
 
     @property
     def request_id(self) -> str:
@@ -149,20 +167,25 @@ class Canvas:
 
     @property
     def temperature(self) -> float:
-        """Temperature of the next forward."""
+        """Temperature of the next forward's tokens; choices are drawn whole."""
+        if self.choices is not None:
+            return 0.0
         return self.spec.temperature_at(self.request.decoding, self.step)
 
     @property
     def remembers(self) -> bool:
         """Whether `observe` wants to know of every forward."""
         d = self.request.decoding
+        if self.choices is not None:
+            return False
         asks = d.stop_entropy is not None or bool(d.stable_steps)
         return asks or d.policy in ("credit", "remask", "speculative")
 
     @property
     def verifying(self) -> bool:
         """Whether the next forward verifies the draft that the last one made."""
-        return self.request.decoding.policy == "speculative" and self.step % 2 == 1
+        speculates = self.request.decoding.policy == "speculative" and self.choices is None
+        return speculates and self.step % 2 == 1
 
     def drafted(self) -> Ints:
         """(F,) the frame's tokens, the draft where they are open and due."""
@@ -226,16 +249,75 @@ class Canvas:
             self._next_block()
             self._advance()
 
+    def continuations(self) -> Continuations:
+        """What may come to stand at the frame's open positions."""
+        assert self.choices is not None
+        return self.choices.continuations(len(self.done), self.open[self.frame.lead :])
+
+    def choose(self, tokens: Ints, commit: Bools, probability: float) -> int:
+        """Commit `tokens` (F,) of one of the choices where `commit` (F,) is True, and all that is
+        then certain; returns how many positions that closed."""
+        assert self.choices is not None
+        self._count_forward()
+        self.frame.close(commit, tokens)
+        lead = self.frame.lead
+        self.choices.take(len(self.done), tokens[lead:], commit[lead:], probability)
+        certain = self._close_certain()
+        if not self._end_if_decided():
+            self._renew_noise()
+            self._advance()
+            self._pass_over()
+        return int(commit.sum()) + certain
+
     def finish(self, reason: FinishReason, error: str | None = None) -> None:
         """End the request here."""
         self.finish_reason = reason
         self.error = error
         self.state = State.FINISHED
 
-    def block_encoded(self) -> None:
-        """The finished frame is in the cache: begin the next."""
-        self._begin_frame()
+    def admitted(self) -> None:
+        """There is room for it: what its first forward is."""
+        begins_with_prompt = self.exact and self.context_length > 0
+        self.state = State.ENCODE_PROMPT if begins_with_prompt else State.DENOISE
+        self._pass_over()
+
+    def encoded(self) -> None:
+        """The prompt, or the finished frame, is in the cache: what is denoised next."""
+        if self.state is State.ENCODE_BLOCK:
+            self._begin_frame()
         self.state = State.DENOISE
+        self._pass_over()
+
+    def _pass_over(self) -> None:
+        """Frames that are the same in all choices left need no forward."""
+        while self.choices and self.state is State.DENOISE and not self.open.any():
+            self._finish_frame()
+
+    def _close_certain(self) -> int:
+        """Close what all choices left agree on; returns how many positions that are."""
+        if self.choices is None:
+            return 0
+        lead, before = self.frame.lead, int(self.open.sum())
+        where, tokens = self.choices.agreed(len(self.done), len(self.frame) - lead)
+        self.frame.close(np.pad(where, (lead, 0)), np.pad(tokens, (lead, 0)))
+        return before - int(self.open.sum())
+
+    def _end_if_decided(self) -> bool:
+        """End the request with its only choice left, if it is."""
+        choice = self.choices.decided if self.choices is not None else None
+        if choice is None:
+            return False
+        self.transcript.extend(choice)
+        self.transcript.close()
+        self.finish("stop")
+        return True
+
+    def _renew_noise(self) -> None:
+        """Uniform noise at open positions is drawn anew before each forward, as in
+        DiffusionGemma's decoder."""
+        if self.spec.noise == "uniform":
+            noise = filling(self.spec, len(self.frame), self.rng)
+            self.tokens[self.open] = noise[self.open]
 
     def _first_of_frame(self) -> Bools:
         """(F,) the frame's first position, if it commits at once."""
@@ -259,7 +341,9 @@ class Canvas:
         start = self.prompt_length + base - lead
         noise = filling(self.spec, shape.frame_length, self.rng)
         self.frame = Frame(shape, start, self.prompt[self.prompt_length - lead :], noise)
-        self._give_beyond(self._limit)
+        if self.choices is None:
+            self._give_beyond(self._limit)
+        self._close_certain()
         for offset, token in self._pins.items():
             at = self.prompt_length + offset - start
             if lead <= at < len(self.frame) and offset < self.max_tokens:

@@ -120,6 +120,8 @@ class Engine:
         canvas.submitted_s = time.monotonic()
         self._scheduler.add(canvas)
         self._canvases[request.request_id] = canvas
+        if canvas.state is State.FINISHED:  # a single choice needs no forward
+            self._retire(canvas)
 
     def cancel(self, request_id: str) -> None:
         """End a request and free its slot at once; unknown ids are ignored."""
@@ -213,14 +215,9 @@ class Engine:
         if isinstance(plan, EncodePlan):
             run_encode(self._runner, plan)
             for canvas in canvases:
-                self._encoded(canvas)
+                canvas.encoded()
             return 0
         return self._denoise(plan, canvases)
-
-    def _encoded(self, canvas: Canvas) -> None:
-        if canvas.state is State.ENCODE_BLOCK:
-            canvas.block_encoded()
-        canvas.state = State.DENOISE
 
     def _denoise(self, plan: DenoisePlan | LatentPlan, canvases: list[Canvas]) -> int:
         result = run_denoise(self._runner, plan)

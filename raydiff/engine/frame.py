@@ -6,7 +6,7 @@ Shapes: F positions of the frame.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,12 @@ def geometry(spec: ModelSpec, decoding: Decoding) -> Geometry:
         block_length=decoding.block_length,
         aligned=spec.attention == "block-causal",
     )
+
+
+def undivided(spec: ModelSpec, decoding: Decoding) -> Geometry:
+    """The same with frames of one block each."""
+    shape = geometry(spec, decoding)
+    return replace(shape, block_length=shape.frame_length)
 
 
 def filling(spec: ModelSpec, length: int, rng: np.random.Generator) -> Ints:

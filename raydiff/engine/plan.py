@@ -98,6 +98,31 @@ class PolicyRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChoiceRows:
+    """The rows that become one of given texts; see `raydiff.diffusion.choosing.Options`.
+
+    S such rows, C continuations of a row at most, P open positions of a row at most.
+    """
+
+    rows: Ints
+    """(S,) ascending."""
+    tokens: Ints
+    """(S, C, P) at the row's open positions, from left to right."""
+    groups: Ints
+    """(S, C, P)"""
+    real: Bools
+    """(S, C)"""
+    places: Bools
+    """(S, P)"""
+    decides: Bools
+    """(S,)"""
+    temperature: Floats
+    """(S,)"""
+    uniform: Floats
+    """(S,)"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contexts:
     """Prompt and finished frames of rows that cache nothing, encoded anew at each forward."""
 
@@ -154,6 +179,8 @@ class DenoisePlan:
     at_least: Ints
     """(R,) positions to commit at least."""
     policies: tuple[PolicyRows, ...]
+    """Of all rows but those that choose."""
+    choices: ChoiceRows | None
     sampling: Sampling | None
     guided: Ints
     """(G,) rows that are guided."""
@@ -182,3 +209,5 @@ class DenoiseResult:
     """Their probabilities."""
     confidence: Floats | None
     """Probabilities of the candidates."""
+    chosen: Floats | None = None
+    """(R,) probability of what rows that choose committed; 1 for others."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.choosing import choice_rows
 from raydiff.engine.frame import Ints
 from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, PrefixPlan, Sampling, Shape
 from raydiff.engine.policies import policy_rows
@@ -94,6 +95,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
         ),
         at_least=_ints([c.at_least for c in canvases]),
         policies=policy_rows(rows, width),
+        choices=choice_rows(canvases),
         sampling=_sampling(rows, width),
         guided=_ints(guided),
         guidance=np.array(

@@ -20,9 +20,12 @@ from raydiff.engine.rows import Row, stack
 
 
 def policy_rows(rows: Sequence[Row], width: int) -> tuple[PolicyRows, ...]:
-    """The rows grouped by policy, with what the policy's rule reads."""
+    """The rows grouped by policy, with what the policy's rule reads; those that choose among
+    given texts have a rule of their own."""
     groups: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
+        if row.canvas.choices is not None:
+            continue
         assert row.canvas.request.decoding.policy is not None
         groups.setdefault(row.canvas.request.decoding.policy, []).append(i)
     return tuple(

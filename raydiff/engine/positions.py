@@ -1,7 +1,7 @@
 """The scored positions of a forward, with the parameters of the rows they belong to.
 
 Shapes: R rows, G guided, S sampling, W window positions, M scored positions of all rows, D hidden
-size, T past forwards.
+size, T past forwards, C choices of a row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from raydiff.engine.plan import DenoisePlan, PolicyRows
+from raydiff.engine.plan import ChoiceRows, DenoisePlan, PolicyRows
 
 
 class Positions:
@@ -35,6 +35,9 @@ class Positions:
         for group in plan.policies:
             if group.past_best is not None:
                 self._read_past(group)
+        self._choices: tuple[Tensor, Tensor, Tensor] | None = None
+        if plan.choices is not None:
+            self._read_choices(plan, plan.choices)
 
     @property
     def count(self) -> int:
@@ -68,6 +71,22 @@ class Positions:
         asks_M, best_MT, confidence_MT = self._past
         at = asks_M[part].nonzero()[:, 0]
         return (at, best_MT[part][at], confidence_MT[part][at]) if len(at) else None
+
+    def choices(self, part: slice) -> tuple[Tensor, Tensor] | None:
+        """Positions of a part whose row chooses: where (c,), and the token that each of the row's
+        choices has there (c, C)."""
+        if self._choices is None:
+            return None
+        asks_M, number_M, tokens_NC = self._choices
+        at = asks_M[part].nonzero()[:, 0]
+        return at, tokens_NC[number_M[part][at]]
+
+    def _read_choices(self, plan: DenoisePlan, choices: ChoiceRows) -> None:
+        asks = np.zeros(len(plan.open), dtype=np.bool_)
+        asks[choices.rows] = True
+        asks_M = self.spread(asks)
+        tokens = choices.tokens.transpose(0, 2, 1)[choices.places]
+        self._choices = asks_M, asks_M.cumsum(0) - 1, torch.from_numpy(tokens).to(self._device)
 
     def _read_sampling(self, plan: DenoisePlan) -> None:
         s = plan.sampling

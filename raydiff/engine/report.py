@@ -34,9 +34,17 @@ def completion_of(canvas: Canvas, now_s: float) -> Completion:
             forwards=canvas.forwards,
         ),
         error=canvas.error,
+        choice_probability=_choice_probability(canvas),
         queue_s=0.0 if began is None else began - canvas.submitted_s,
         total_s=now_s - canvas.submitted_s,
     )
+
+
+def _choice_probability(canvas: Canvas) -> float | None:
+    """Of the choice that a canvas took, if it took one."""
+    if canvas.choices is None or canvas.choices.decided is None:
+        return None
+    return canvas.choices.probability
 
 
 def request_stats(canvas: Canvas, completion: Completion, now_s: float) -> RequestStats:

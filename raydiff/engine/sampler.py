@@ -1,20 +1,21 @@
 """From the hidden states of scored positions to what the rows' policies make of them.
 
 Shapes: R rows, S of one policy, W window positions, M scored positions of all rows, D hidden size,
-V vocabulary.
+V vocabulary, N positions whose row chooses, C choices of a row.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from raydiff.diffusion import commit, credit, guidance, sampling
+from raydiff.diffusion import choosing, commit, credit, guidance, sampling
 from raydiff.diffusion.rules import RULES
-from raydiff.engine.plan import DenoisePlan, DenoiseResult
+from raydiff.engine.plan import ChoiceRows, DenoisePlan, DenoiseResult
 from raydiff.engine.positions import Positions
 from raydiff.engine.scores import Scores, join, remember_unboosted, score
 from raydiff.engine.views import Canvases, view_of
@@ -47,7 +48,7 @@ class Sampler:
         positions = Positions(plan, hidden_RWD, self._spec.shift)
         needs = frozenset[str]().union(*(group.needs for group in plan.policies))
         parts = []
-        for begin in range(0, positions.count, self._part):
+        for begin in range(0, max(1, positions.count), self._part):  # all may be given
             part = slice(begin, begin + self._part)
             parts.append(self._score(positions, part, needs))
         scores = join(parts)
@@ -55,11 +56,23 @@ class Sampler:
         if scores.soft is not None:
             zeros_RWD = torch.zeros_like(hidden_RWD[: len(plan.open)])
             soft_RWD = positions.back(scores.soft.to(zeros_RWD.dtype), zeros_RWD)
-        return self._decide(Canvases.of(plan, positions, scores), plan), soft_RWD
+        canvases = Canvases.of(plan, positions, scores)
+        return self._decide(canvases, plan, scores.choices), soft_RWD
 
     def _score(self, positions: Positions, part: slice, needs: frozenset[str]) -> Scores:
         """The scores of a part of the scored positions."""
         logits_MV = self._logits(positions, part)
+        scores = self._boosted(logits_MV, positions, part, needs)
+        choosing = positions.choices(part)
+        if choosing is None:
+            return scores
+        at, tokens_NC = choosing
+        return replace(scores, choices=logits_MV[at].gather(1, tokens_NC))
+
+    def _boosted(
+        self, logits_MV: Tensor, positions: Positions, part: slice, needs: frozenset[str]
+    ) -> Scores:
+        """The scores of logits, to which credit is added where the policy gives any."""
         remembered = positions.remembered(part)
         if remembered is None:
             return score(logits_MV, part, positions, needs, self._softener)
@@ -85,12 +98,14 @@ class Sampler:
         )
         return logits_MV
 
-    def _decide(self, canvases: Canvases, plan: DenoisePlan) -> DenoiseResult:
+    def _decide(
+        self, canvases: Canvases, plan: DenoisePlan, choices_NC: Tensor | None
+    ) -> DenoiseResult:
         tokens_RW, open_RW = canvases.candidates.clone(), canvases.open.clone()
         final_R = torch.zeros(len(tokens_RW), dtype=torch.bool, device=tokens_RW.device)
         for group in plan.policies:
             change = RULES[group.policy].apply(view_of(canvases, group, plan, self._spec))
-            if len(plan.policies) == 1:
+            if len(group.rows) == len(open_RW):
                 tokens_RW, open_RW, final_R = change.tokens, change.open, change.final
                 break
             rows = torch.from_numpy(group.rows).to(tokens_RW.device)
@@ -100,7 +115,13 @@ class Sampler:
             run_RW = self._end_run(canvases, plan)
             tokens_RW = torch.where(run_RW, canvases.candidates, tokens_RW)
             open_RW = open_RW & ~run_RW
-        return _result(canvases, tokens_RW, open_RW, final_R, plan.remembers)
+        chosen_R = None
+        if plan.choices is not None:
+            assert choices_NC is not None
+            tokens_RW, open_RW, chosen_R = _choose(
+                canvases, plan.choices, choices_NC, tokens_RW, open_RW
+            )
+        return _result(canvases, tokens_RW, open_RW, final_R, chosen_R, plan.remembers)
 
     def _end_run(self, canvases: Canvases, plan: DenoisePlan) -> Tensor:
         """Open positions that close with a sure run of end tokens."""
@@ -114,8 +135,44 @@ class Sampler:
         return run_RW & ~torch.from_numpy(plan.revises).to(run_RW.device)[:, None]
 
 
+def _choose(
+    canvases: Canvases, choices: ChoiceRows, logits_NC: Tensor, tokens_RW: Tensor, open_RW: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The tokens and open positions with those of the rows that choose, and (R,) the probability
+    of what these commit."""
+
+    def device(values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(tokens_RW.device)
+
+    rows, places_SP = device(choices.rows), device(choices.places)
+    logits_SPC = logits_NC.new_zeros((*places_SP.shape, logits_NC.shape[1]))
+    logits_SPC[places_SP] = logits_NC
+    options = choosing.Options(
+        tokens=device(choices.tokens),
+        groups=device(choices.groups),
+        real=device(choices.real),
+        places=places_SP,
+        decides=device(choices.decides),
+        temperature=device(choices.temperature),
+        uniform=device(choices.uniform),
+    )
+    chosen = choosing.choose(logits_SPC.transpose(1, 2), options)
+    was_open_SW = canvases.open[rows]
+    tokens_SW, open_SW = canvases.tokens[rows], was_open_SW.clone()
+    tokens_SW[was_open_SW] = chosen.tokens[places_SP]
+    open_SW[was_open_SW] = ~chosen.commit[places_SP]
+    chosen_R = torch.ones(len(open_RW), dtype=torch.float64, device=open_RW.device)
+    chosen_R[rows] = chosen.probability
+    return tokens_RW.index_copy(0, rows, tokens_SW), open_RW.index_copy(0, rows, open_SW), chosen_R
+
+
 def _result(
-    canvases: Canvases, tokens_RW: Tensor, open_RW: Tensor, final_R: Tensor, remembers: bool
+    canvases: Canvases,
+    tokens_RW: Tensor,
+    open_RW: Tensor,
+    final_R: Tensor,
+    chosen_R: Tensor | None,
+    remembers: bool,
 ) -> DenoiseResult:
     def numpy(values: Tensor) -> np.ndarray:
         array: np.ndarray = values.cpu().numpy()
@@ -129,4 +186,5 @@ def _result(
         best=numpy(canvases.best) if remembers else None,
         best_confidence=numpy(canvases.best_confidence) if remembers else None,
         confidence=numpy(canvases.confidence) if remembers else None,
+        chosen=None if chosen_R is None else numpy(chosen_R),
     )

@@ -124,8 +124,7 @@ class Scheduler:
                     return  # nothing overtakes the oldest, or it would never fit
                 canvas = queue.popleft()
                 self.budget.hold(canvas.request_id, needed)
-                begins_with_prompt = canvas.exact and canvas.context_length > 0
-                canvas.state = State.ENCODE_PROMPT if begins_with_prompt else State.DENOISE
+                canvas.admitted()
                 self._active[canvas.request_id] = canvas
 
     def _shape(self, canvas: Canvas) -> Shape:

@@ -30,6 +30,8 @@ class Scores:
     entropy: Tensor | None
     soft: Tensor | None
     """Expected embeddings."""
+    choices: Tensor | None = None
+    """(c, C) logits of the tokens of each choice, of positions whose row chooses."""
 
 
 def score(
@@ -86,6 +88,7 @@ def join(parts: Sequence[Scores]) -> Scores:
         margin=_cat([p.margin for p in parts]),
         entropy=_cat([p.entropy for p in parts]),
         soft=_cat([p.soft for p in parts]),
+        choices=_cat([p.choices for p in parts]),
     )
 
 

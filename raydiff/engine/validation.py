@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from raydiff.decoding import require
 from raydiff.errors import PromptTooLong, UsageError, invalid
-from raydiff.request import GenerationRequest
+from raydiff.request import Decoding, GenerationRequest
 from raydiff.spec import ModelSpec
+
+MAX_CHOICES = 4096
+"""Most choices of one request: all their tokens are scored in each of its forwards."""
 
 
 def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
@@ -13,7 +19,8 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
     Raises:
         PromptTooLong: the prompt exceeds the context.
         DecodingError: a decoding value is impossible for the model.
-        UsageError: the prompt is empty, or a token id or a pin is out of range.
+        UsageError: the prompt is empty, a token id or a pin is out of range, or the choices cannot
+            be told apart or can never come out.
     """
     resolved = spec.resolve(request.decoding)
     length = len(request.prompt_ids)
@@ -25,6 +32,9 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
         expected = f"token ids in [0, {spec.vocab_size})"
         raise UsageError(invalid("prompt", expected=expected, got=(low, high)), "prompt")
     _check_pins(request, spec)
+    if request.choices:
+        check_choices(request.choices, spec)
+        _check_choosing(request, resolved, spec)
 
 
 def _check_length(length: int, max_tokens: int, spec: ModelSpec) -> None:
@@ -49,3 +59,56 @@ def _check_pins(request: GenerationRequest, spec: ModelSpec) -> None:
         if not 0 <= offset < limit or not 0 <= token < spec.vocab_size:
             expected = f"offsets below max_tokens ({limit}) and ids below {spec.vocab_size}"
             raise UsageError(invalid("pinned", expected=expected, got=(offset, token)), "pinned")
+
+
+def check_choices(choices: Sequence[Sequence[int]], spec: ModelSpec) -> None:
+    """Check the choices themselves against the model.
+
+    Raises:
+        UsageError: there are too many or two are alike, or one has an id that the model lacks or
+            never writes.
+    """
+    _require_choices(len(choices) <= MAX_CHOICES, f"at most {MAX_CHOICES}", len(choices))
+    seen = set()
+    for choice in map(tuple, choices):
+        _require_choices(choice not in seen, "choices that differ in their tokens", choice)
+        seen.add(choice)
+    used = {token for choice in seen for token in choice}
+    beyond = sorted(i for i in used if not 0 <= i < spec.vocab_size)
+    _require_choices(not beyond, f"token ids in [0, {spec.vocab_size})", beyond)
+    ends = sorted(used & {*spec.end_ids})
+    _require_choices(not ends, "no end tokens, which follow a choice by themselves", ends)
+    masks = () if spec.noise == "uniform" else (spec.mask_id, *spec.forbidden_ids)
+    never = sorted(used & {*masks})
+    _require_choices(not never, f"tokens that {spec.name!r} may write", never)
+
+
+def _require_choices(ok: bool, expected: str, got: object) -> None:
+    if not ok:
+        raise UsageError(invalid("choices", expected=expected, got=got), "choices")
+
+
+def _check_choosing(request: GenerationRequest, d: Decoding, spec: ModelSpec) -> None:
+    """Refuse what contradicts a choice: other tokens than its own, or another end."""
+    noised = f"a model of tokens, which {spec.name!r} is not"
+    _require_choices(spec.noise != "gaussian", noised, f"{len(request.choices)} choices")
+    got = f"{len(request.pinned)} pinned positions"
+    _require_choices(not request.pinned, "no pinned positions beside choices", got)
+    lengths = [len(choice) for choice in request.choices]
+    longest, shortest = max(lengths), min(lengths)
+    assert d.max_tokens is not None
+    expected = f"at least {longest}, the tokens of the longest choice"
+    require(d.max_tokens >= longest, "max_tokens", expected, d.max_tokens)
+    expected = f"at most {shortest}, the tokens of the shortest choice"
+    require(d.min_tokens <= shortest, "min_tokens", expected, d.min_tokens)
+    require(not d.ignore_eos, "ignore_eos", "false with choices, which end", d.ignore_eos)
+    whole = "With choices a draw is of a whole one."
+    require(d.top_p == 1.0, "top_p", "1 with choices", d.top_p, whole)
+    require(d.top_k == 0, "top_k", "0 with choices", d.top_k, whole)
+    require(not d.stable_steps, "stable_steps", "0 with choices", d.stable_steps)
+    usual = d.stop == spec.defaults.stop  # the model's own never cut a choice
+    require(usual or not d.stop, "stop", "none with choices, which come out whole", d.stop)
+    own = spec.defaults.policy
+    final = d.policy not in ("edit", "remask", "speculative") or d.policy == own
+    expected = "one that neither revises nor verifies, with choices"
+    require(final, "policy", expected, d.policy, "Choices are committed for good.")

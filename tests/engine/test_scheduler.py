@@ -46,9 +46,7 @@ def scheduler(footprint: Footprint, total_bytes: int = 2**40, **settings: int) -
 def advance(canvases: list[Canvas], plan: EncodePlan | DenoisePlan) -> None:
     for canvas in canvases:
         if isinstance(plan, EncodePlan):
-            if canvas.state is State.ENCODE_BLOCK:
-                canvas.block_encoded()
-            canvas.state = State.DENOISE
+            canvas.encoded()
         else:
             length = canvas.block_length
             canvas.commit(np.full(length, 6), np.ones(length, dtype=np.bool_))
