@@ -74,6 +74,11 @@ class ModelSettings(Settings):
     engine: EngineSettings = EngineSettings()
 
     @property
+    def target_ongoing_requests(self) -> float:
+        """Calls in flight per replica that fill its rows: a call carries many documents."""
+        return max(1.0, self.engine.max_rows / self.documents_per_call)
+
+    @property
     def served_name(self) -> str:
         """The name that requests use."""
         return self.name or os.path.basename(self.model.rstrip("/"))
@@ -161,9 +166,10 @@ class CorpusSettings(Settings):
     replicas: int | None = Field(None, ge=1)
     """Replicas when the run starts its own app; `None` means one per two cores."""
     workers: int | None = Field(None, ge=1)
-    """Async workers that stream shards to the replicas; `None` means one per replica."""
-    shards_in_flight: int = Field(2, ge=1)
-    """Shards that one worker has in hand at a time."""
+    """Async workers that stream shards to the replicas; `None` means one per four replicas."""
+    shards_in_flight: int | None = Field(None, ge=1)
+    """Shards that one worker has in hand at a time; `None` takes as many as keep the replicas busy
+    while the next ones are read."""
     documents_per_call: int = Field(16, ge=1)
     calls_in_flight: int | None = Field(None, ge=1)
     """Calls that a worker keeps in flight; `None` follows the replicas' speed."""

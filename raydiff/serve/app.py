@@ -92,11 +92,6 @@ def check_model(model: ModelSettings) -> None:
         raise UsageError(message, "num_gpus")
 
 
-def target_ongoing_requests(model: ModelSettings) -> float:
-    """Calls in flight per replica that fill its rows: a call carries many documents."""
-    return max(1.0, model.engine.max_rows / model.documents_per_call)
-
-
 def max_ongoing_requests(model: ModelSettings) -> int:
     """Far above what the engine takes on, so that it is the engine that refuses, by lane."""
     lanes = 2
@@ -137,7 +132,7 @@ def _replicas(model: ModelSettings) -> Any:
         autoscaling_config=AutoscalingConfig(
             min_replicas=model.min_replicas,
             max_replicas=model.max_replicas,
-            target_ongoing_requests=target_ongoing_requests(model),
+            target_ongoing_requests=model.target_ongoing_requests,
         ),
         **_lifecycle(),
     )

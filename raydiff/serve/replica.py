@@ -197,9 +197,8 @@ class Replica(ReplicaCore):
             "replica": self._name,
             "max_rows": settings.engine.max_rows,
             "max_in_flight": settings.engine.max_in_flight,
-            "documents_per_call": settings.documents_per_call,
-            "min_replicas": settings.min_replicas,
             "max_replicas": settings.max_replicas,
+            "target_calls": settings.target_ongoing_requests,
             "work": asdict(self._counter.work),
             "now_s": time.time(),
         }

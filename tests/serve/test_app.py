@@ -19,7 +19,6 @@ from raydiff.serve.app import (
     required_cpus,
     required_gpus,
     served_models,
-    target_ongoing_requests,
 )
 
 
@@ -81,7 +80,7 @@ def test_each_model_has_its_own_resources_and_bounds(checkpoint: Path) -> None:
 def test_calls_that_carry_more_documents_make_a_smaller_target() -> None:
     def target(documents: int) -> float:
         model = ModelSettings(documents_per_call=documents, engine=EngineSettings(max_rows=64))
-        return target_ongoing_requests(model)
+        return model.target_ongoing_requests
 
     assert (target(1), target(16), target(64), target(1000)) == (64, 4, 1, 1)
 
