@@ -28,12 +28,14 @@ def close(run: RunDirectory, session: Session) -> dict[str, Any]:
     Raises:
         ClusterError: a shard is not committed.
     """
+    run.held.check()
     parts = settle_parts(run.folder)
     _require_complete(run, parts)
     remove_unnamed_errors(run.folder, parts)
     run.folder.remove(ATTEMPTS_FOLDER)
     details = _read_all_details(run.folder, parts.values())
     report = finished_report(run, parts, details, session)
+    run.held.check()
     run.write_report(report)
     run.folder.put(SUCCESS_NAME, b"")
     return report

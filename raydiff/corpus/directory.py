@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from raydiff.config import CorpusSettings
@@ -25,9 +24,9 @@ from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_s
 from raydiff.corpus.ids import count_repeated_ids
 from raydiff.corpus.inputs import Inputs, read_inputs
 from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, load_plan, save_plan
-from raydiff.corpus.storage import DirectoryLock, Folder, LocalFolder, local_path
-from raydiff.corpus.storage.local import TEMP_PREFIX
-from raydiff.errors import InputError, RunConflict, UsageError
+from raydiff.corpus.storage import Folder, Hold, hold, open_folder, require_outside
+from raydiff.corpus.storage.folder import is_own
+from raydiff.errors import RunConflict
 from raydiff.families import load_spec
 from raydiff.request import Decoding
 from raydiff.text import PromptStyle, decoding_for, prompt_style
@@ -47,6 +46,8 @@ class RunDirectory:
     """How the model is asked; its usual instruction counts by value."""
     inputs: Inputs
     folder: Folder
+    held: Hold
+    """To be checked before the end of the run is written."""
     plan: Plan
     committed: dict[str, Part]
     """Parts that were there when the directory was opened, by shard id."""
@@ -96,9 +97,11 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         passed=settings.pass_columns,
     )
     fingerprint = make_fingerprint(settings, inputs, resolved, style, model_digest(settings.model))
-    folder = LocalFolder(_output_path(settings, inputs))
+    folder = open_folder(settings.output, "output", settings.storage)
+    source = open_folder(settings.input, "input", settings.input_storage or settings.storage)
+    require_outside(folder, source)
     folder.make()
-    with DirectoryLock(folder):
+    with hold(folder) as held:
         plan = _plan(folder, settings, inputs, fingerprint)
         folder.remove(ATTEMPTS_FOLDER)
         for under in (ERRORS_FOLDER, ATTEMPTS_FOLDER):
@@ -111,24 +114,13 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
             style=style,
             inputs=inputs,
             folder=folder,
+            held=held,
             plan=plan,
             committed=_committed(folder, plan),
         )
         if run.pending:
             folder.delete(SUCCESS_NAME)
         yield run
-
-
-def _output_path(settings: CorpusSettings, inputs: Inputs) -> Path:
-    path = local_path(settings.output, "output")
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"output: {path} is a file; expected a directory.", "output")
-    source = local_path(settings.input, "input").resolve()
-    target = path.resolve()
-    if source.is_dir() and (target == source or source in target.parents):
-        message = f"output: {path} lies inside the input {source}; its files would become input."
-        raise InputError(message, "output")
-    return path
 
 
 def _plan(
@@ -150,7 +142,7 @@ def _plan(
 
 def _require_empty(folder: Folder) -> None:
     names = (entry.name for entry in folder.entries(recursive=True))
-    name = next((n for n in names if not n.startswith(TEMP_PREFIX)), None)
+    name = next((n for n in names if not is_own(n)), None)
     if name is not None:
         raise RunConflict(
             f"output: {folder.uri} is not empty ({name}) and holds no raydiff run. "

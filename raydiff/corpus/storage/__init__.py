@@ -1,7 +1,17 @@
 """Storage: the only room that knows where a run's files are."""
 
 from raydiff.corpus.storage.folder import Entry, Folder
-from raydiff.corpus.storage.local import DirectoryLock, LocalFolder, local_path
-from raydiff.corpus.storage.opening import open_folder
+from raydiff.corpus.storage.holding import Hold, hold
+from raydiff.corpus.storage.local import LocalFolder, local_path
+from raydiff.corpus.storage.opening import open_folder, require_outside
 
-__all__ = ["DirectoryLock", "Entry", "Folder", "LocalFolder", "local_path", "open_folder"]
+__all__ = [
+    "Entry",
+    "Folder",
+    "Hold",
+    "LocalFolder",
+    "hold",
+    "local_path",
+    "open_folder",
+    "require_outside",
+]

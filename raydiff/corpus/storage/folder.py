@@ -8,6 +8,15 @@ from typing import Protocol
 
 import pyarrow as pa
 
+LEASE_NAME = "_lease.json"
+TEMP_PREFIX = ".tmp-"
+
+
+def is_own(name: str) -> bool:
+    """Whether storage itself made this file: a lease, or what a killed writer left behind."""
+    last = name.rpartition("/")[2]
+    return last == LEASE_NAME or last.startswith(TEMP_PREFIX)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -74,6 +83,7 @@ class Folder(Protocol):
 
         Raises:
             UsageError: that is impossible.
+            StorageError: the store refused or is out of reach.
         """
 
     def remove_leftovers(self, under: str = "") -> int:

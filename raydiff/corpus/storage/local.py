@@ -5,7 +5,6 @@ A whole file appears by a temporary file and a rename.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import uuid
@@ -17,10 +16,8 @@ import pyarrow as pa
 import pyarrow.fs
 
 from raydiff.corpus.storage.address import scheme_of
-from raydiff.corpus.storage.folder import Entry
-from raydiff.errors import InputError, RunConflict, UsageError, invalid
-
-TEMP_PREFIX = ".tmp-"
+from raydiff.corpus.storage.folder import TEMP_PREFIX, Entry
+from raydiff.errors import InputError, UsageError, invalid
 
 
 def local_path(location: str, param: str) -> Path:
@@ -140,6 +137,9 @@ class LocalFolder:
         Raises:
             UsageError: that is impossible.
         """
+        if self.root.exists() and not self.root.is_dir():
+            message = f"output: {self.root} is a file; expected a directory."
+            raise UsageError(message, "output")
         try:
             (self.root / under).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -156,33 +156,6 @@ class LocalFolder:
 def _entry(name: str, item: os.DirEntry[str]) -> Entry:
     status = item.stat()
     return Entry(name=name, size_bytes=status.st_size, version=str(status.st_mtime_ns))
-
-
-class DirectoryLock:
-    """Keeps a second driver out of a run directory; the kernel lets go when this one dies."""
-
-    def __init__(self, folder: LocalFolder) -> None:
-        self._path = folder.root
-        self._descriptor: int | None = None
-
-    def __enter__(self) -> DirectoryLock:
-        descriptor = os.open(self._path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
-            message = f"output: another raydiff process is writing to {self._path}. Wait for it."
-            raise RunConflict(message, "output") from error
-        except OSError:
-            # No locks on this filesystem: two drivers would waste work but lose nothing,
-            # because commits are idempotent.
-            pass
-        self._descriptor = descriptor
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
 
 
 def _sync_directory(path: Path) -> None:

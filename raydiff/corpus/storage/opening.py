@@ -7,6 +7,7 @@ from raydiff.corpus.storage.address import S3_SCHEME, S3Address, scheme_of
 from raydiff.corpus.storage.folder import Folder
 from raydiff.corpus.storage.local import LocalFolder, local_path
 from raydiff.corpus.storage.s3 import S3Folder
+from raydiff.errors import InputError
 
 
 def open_folder(location: str, param: str, storage: StorageSettings) -> Folder:
@@ -20,3 +21,30 @@ def open_folder(location: str, param: str, storage: StorageSettings) -> Folder:
     if scheme_of(location) == S3_SCHEME:
         return S3Folder(S3Address.parse(location, param), storage)
     return LocalFolder(local_path(location, param))
+
+
+def require_outside(output: Folder, source: Folder) -> None:
+    """Refuse an output inside the directory that is read.
+
+    Raises:
+        InputError: its files would become input.
+    """
+    if _is_inside(output, source):
+        raise InputError(
+            f"output: {output.uri} lies inside the input {source.uri}; its files would become "
+            "input. Choose a directory outside it.",
+            "output",
+        )
+
+
+def _is_inside(inner: Folder, outer: Folder) -> bool:
+    if isinstance(inner, S3Folder) and isinstance(outer, S3Folder):
+        same = (inner.address.bucket, inner.storage.endpoint_url) == (
+            outer.address.bucket,
+            outer.storage.endpoint_url,
+        )
+        return same and inner.address.prefix.startswith(outer.address.prefix)
+    if isinstance(inner, LocalFolder) and isinstance(outer, LocalFolder):
+        target, source = inner.root.resolve(), outer.root.resolve()
+        return source.is_dir() and (target == source or source in target.parents)
+    return False

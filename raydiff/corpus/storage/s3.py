@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -173,7 +174,7 @@ class S3Folder:
 
         def fetch() -> Version:
             answer = self._client.get_object(Bucket=self.address.bucket, Key=self._key(name))
-            with answer["Body"] as body:
+            with closing(answer["Body"]) as body:
                 content: bytes = body.read()
             return Version(content=content, etag=answer["ETag"], age_s=_age_s(answer))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raydiff.corpus.storage import DirectoryLock, LocalFolder
+from raydiff.corpus.storage import LocalFolder, hold
 from raydiff.errors import RunConflict, UsageError
 
 
@@ -47,9 +47,9 @@ def test_leftovers_of_killed_writers_are_removed(tmp_path: Path) -> None:
 
 def test_a_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     folder = LocalFolder(tmp_path)
-    with DirectoryLock(folder), pytest.raises(RunConflict, match="another raydiff process"):
-        DirectoryLock(folder).__enter__()
-    with DirectoryLock(folder):
+    with hold(folder), pytest.raises(RunConflict, match="another raydiff process"):
+        hold(folder).__enter__()
+    with hold(folder):
         pass
 
 

@@ -1,0 +1,73 @@
+"""One driver at a time: whoever writes to a run directory holds it first."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from raydiff.corpus.storage.folder import Folder
+from raydiff.corpus.storage.lease import Lease
+from raydiff.corpus.storage.local import LocalFolder
+from raydiff.corpus.storage.s3 import S3Folder
+from raydiff.errors import RunConflict
+
+
+class Hold(Protocol):
+    """That this process, and no other, drives the run in a folder."""
+
+    def check(self) -> None:
+        """Make sure of it.
+
+        Raises:
+            RunConflict: another driver has taken over.
+            StorageError: that cannot be known, because the store is out of reach.
+        """
+
+
+class _LocalHold:
+    """The kernel keeps a lock as long as the process lives."""
+
+    def check(self) -> None:
+        """Nobody else can have taken it."""
+
+
+@contextmanager
+def hold(folder: Folder) -> Iterator[Hold]:
+    """Hold a folder until the end of the block.
+
+    Raises:
+        RunConflict: another driver holds it; the message names it where it can be known.
+    """
+    if isinstance(folder, S3Folder):
+        with Lease(folder) as lease:
+            yield lease
+        return
+    assert isinstance(folder, LocalFolder), folder
+    with _locked(folder):
+        yield _LocalHold()
+
+
+@contextmanager
+def _locked(folder: LocalFolder) -> Iterator[None]:
+    """The kernel lets go of the lock when this process dies."""
+    descriptor = os.open(folder.root, os.O_RDONLY)
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: LocalFolder) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        message = f"output: another raydiff process is writing to {folder.uri}. Wait for it."
+        raise RunConflict(message, "output") from error
+    except OSError:
+        # No locks on this filesystem: two drivers would waste work but lose nothing, because
+        # commits are idempotent.
+        pass
