@@ -112,9 +112,9 @@ class FaultProxy:
         if not self._out:
             return False
         self.counts["outage"] += 1
-        while self._out and self._hangs:
-            # The switch is thrown in another thread, which no asyncio.Event would see.
-            await asyncio.sleep(0.05)  # noqa: ASYNC110
+        # The switch is thrown in another thread, which no asyncio.Event would see.
+        while self._out and self._hangs:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
         writer.transport.abort()
         return True
 
