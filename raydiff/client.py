@@ -1,13 +1,14 @@
 """Calls the replicas of a running app through their Serve handle.
 
-A call survives what a fleet does every day: queues that are full, replicas that die, restart or
-move. It is tried again, with jittered backoff, until its deadline. The same request gives the
-same text wherever it runs, as long as its decoding carries a seed.
+A call survives what a fleet does every day: queues that are full, replicas that die, restart,
+move or hang. It is tried again, with jittered backoff, until its deadline. The same request gives
+the same text wherever it runs, as long as its decoding carries a seed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import time
@@ -29,9 +30,13 @@ from raydiff.errors import (
     EngineError,
     Overloaded,
     RaydiffError,
+    ReplicaDied,
     RequestCancelled,
 )
 from raydiff.request import Completion, Event, GenerationRequest
+from raydiff.service_times import ServiceTimes
+
+_log = logging.getLogger(__name__)
 
 _GRACE_S = 1.0
 """The replica enforces the deadline first; the caller gives up this much later."""
@@ -59,6 +64,11 @@ class RetryPolicy:
     max_backoff_s: float = 5.0
     max_deaths: int = 4
     """Replicas that may die while they serve one call, before the call itself is suspected."""
+    max_outages: int = 4
+    """Times that Serve may have no replica for the call."""
+    stuck_floor_s: float | None = None
+    """A replica that takes longer than this, and far longer than calls took lately, is taken to
+    be stuck: the call is cancelled and tried elsewhere. `None` waits until the deadline."""
 
 
 class Client:
@@ -67,6 +77,7 @@ class Client:
     def __init__(self, handle: DeploymentHandle, retry: RetryPolicy | None = None) -> None:
         self._handle = handle
         self._retry = retry or RetryPolicy()
+        self._times = ServiceTimes()
 
     @classmethod
     def connect(
@@ -101,13 +112,14 @@ class Client:
         Raises:
             DeadlineExceeded: `timeout_s` passed; what was running is cancelled.
             Overloaded: queues are full, if the policy does not retry that.
-            ClusterError: replicas kept dying under this call.
+            ReplicaDied: replicas kept dying under this call.
+            ClusterError: there are no replicas.
             EngineError: the replica failed.
         """
         attempts = _Attempts(self._retry, timeout_s)
         while True:
             try:
-                return await self._call_once(list(requests), attempts.left_s())
+                return await self._call_once(list(requests), attempts)
             except Exception as error:
                 await attempts.wait_after(error)
 
@@ -143,17 +155,42 @@ class Client:
             raise ClusterError(f"{self._handle.deployment_name}: a replica fails.") from error
 
     async def _call_once(
-        self, requests: list[GenerationRequest], timeout_s: float
+        self, requests: list[GenerationRequest], attempts: _Attempts
     ) -> list[Completion]:
+        timeout_s = attempts.left_s()
         response = self._handle.generate.remote(requests, timeout_s)
+        started_s = time.monotonic()
         try:
-            answer = await _within(response, timeout_s + _GRACE_S)
+            answer = await _within(self._unless_stuck(response, attempts), timeout_s + _GRACE_S)
         except BaseException:
             response.cancel()
             raise
         if isinstance(answer, Refusal):
             raise answer.error
+        self._times.add(time.monotonic() - started_s)
         return list(answer)
+
+    async def _unless_stuck(self, response: Any, attempts: _Attempts) -> Any:
+        """The answer of a call.
+
+        Raises:
+            _Stuck: it is so late that the replica is taken to be stuck.
+        """
+        floor_s = self._retry.stuck_floor_s
+        if floor_s is None:
+            return await response
+        started_s = time.monotonic()
+        answer = asyncio.ensure_future(_result(response))
+        try:
+            while not answer.done():
+                await asyncio.wait({answer}, timeout=floor_s / _LOOKS)
+                waited_s = time.monotonic() - started_s
+                limit_s = self._times.patience_s(floor_s) * 2.0**attempts.stuck
+                if waited_s > limit_s and not answer.done():
+                    raise _Stuck(await _replica_of(response), waited_s, self._times.longest_s)
+            return answer.result()
+        finally:
+            answer.cancel()
 
     async def _stream_once(
         self, request: GenerationRequest, attempts: _Attempts
@@ -175,6 +212,35 @@ class Client:
                 response.cancel()
 
 
+_LOOKS = 4
+"""How often in the shortest patience a call is looked at."""
+_NAMING_S = 1.0
+
+
+class _Stuck(Exception):
+    """A replica does not answer."""
+
+    def __init__(self, replica: str, waited_s: float, usual_s: float) -> None:
+        super().__init__(
+            f"{replica} has not answered for {waited_s:.1f} s, where calls took up to "
+            f"{usual_s:.1f} s lately. The call is cancelled and tried elsewhere."
+        )
+
+
+async def _result(response: Awaitable[Result]) -> Result:
+    return await response
+
+
+async def _replica_of(response: Any) -> str:
+    """The actor that has the call, for the log."""
+    try:
+        async with asyncio.timeout(_NAMING_S):
+            reference = await response._to_object_ref()
+        return f"The replica with actor id {reference.task_id().actor_id().hex()}"
+    except Exception:  # other transports than actor calls have no such reference
+        return "A replica"
+
+
 async def _within(awaitable: Awaitable[Result], timeout_s: float) -> Result:
     try:
         async with asyncio.timeout(timeout_s):
@@ -192,6 +258,9 @@ class _Attempts:
         self._deadline = time.monotonic() + timeout_s
         self._failures = 0
         self._deaths = 0
+        self._outages = 0
+        self.stuck = 0
+        """Replicas that did not answer."""
         self._last: Exception | None = None
 
     def left_s(self) -> float:
@@ -233,10 +302,13 @@ class _Attempts:
             if isinstance(cause, RaydiffError):
                 return cause
             return EngineError(f"The replica failed: {type(cause).__name__}.")
+        if _is_death(error):
+            reason = str(error) if isinstance(error, RaydiffError) else type(error).__name__
+            return ReplicaDied(f"A replica died or went away: {reason}")
         if isinstance(error, RaydiffError):
             return error
-        if _is_death(error):
-            return ClusterError(f"A replica died or went away: {type(error).__name__}.")
+        if isinstance(error, RayServeException):
+            return ClusterError(f"No replica could be reached: {type(error).__name__}.")
         return EngineError(f"The call failed: {type(error).__name__}.")
 
     def _is_passing(self, error: Exception) -> bool:
@@ -244,10 +316,17 @@ class _Attempts:
             return self._policy.overloaded
         if isinstance(error, RequestCancelled | BackPressureError):
             return True
-        if not _is_death(error):
-            return False
-        self._deaths += 1
-        return self._deaths < self._policy.max_deaths
+        if isinstance(error, _Stuck):
+            _log.warning("%s", error)
+            self.stuck += 1
+            return True
+        if _is_death(error):
+            self._deaths += 1
+            return self._deaths < self._policy.max_deaths
+        if isinstance(error, RayServeException):
+            self._outages += 1
+            return self._outages < self._policy.max_outages
+        return False
 
     def _delay_s(self, error: Exception) -> float:
         policy = self._policy
@@ -258,8 +337,8 @@ class _Attempts:
 
 
 def _is_death(error: Exception) -> bool:
-    """Whether a replica, its node or its route went away, rather than user code failing."""
+    """Whether a replica that had the call went away, or its node, rather than user code failing."""
     if isinstance(error, ClusterError):
         return True
     is_task_error = isinstance(error, RayTaskError)
-    return isinstance(error, RayError | RayServeException) and not is_task_error
+    return isinstance(error, RayError) and not is_task_error

@@ -201,6 +201,9 @@ class CorpusSettings(Settings):
     """Whether files that were added to the input since the run began are planned too."""
     max_failed_fraction: float = Field(1.0, ge=0.0, le=1.0)
     """Failed documents over all, above which the run ends."""
+    stuck_call_s: float = Field(30.0, gt=0)
+    """A call that takes longer than this, and ten times longer than any lately, is cancelled and
+    tried on another replica."""
     stuck_after_s: float = Field(300.0, gt=0)
     """A shard without progress for this long is given to another worker."""
 

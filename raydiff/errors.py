@@ -8,6 +8,8 @@ RaydiffError
 │   └── RunConflict           the output directory holds another run
 ├── ModelError                a checkpoint cannot be loaded or is unknown (HTTP 404, exit status 3)
 ├── ClusterError              no usable Ray cluster or Serve application  (HTTP 503, exit status 3)
+│   └── ReplicaDied           a replica went away while it served a call
+├── TooManyFailures           a corpus run fails more documents than allowed (exit status 3)
 ├── StorageError              an object store refused or is out of reach  (exit status 3)
 ├── Overloaded                queues are full, try again later            (HTTP 429)
 ├── DeadlineExceeded          the caller's deadline passed                (HTTP 408)
@@ -68,6 +70,14 @@ class StorageError(RaydiffError):
 
     A file that is not there is a `FileNotFoundError` in every kind of store.
     """
+
+
+class ReplicaDied(ClusterError):
+    """A replica died or went away while it served a call; one of the requests may be why."""
+
+
+class TooManyFailures(RaydiffError):
+    """A corpus run fails a larger share of its documents than it may."""
 
 
 class Overloaded(RaydiffError):

@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from raydiff.corpus.attempts import Attempts
+from raydiff.corpus.attempts import ShardAttempts
+from raydiff.corpus.careful import (
+    CAREFUL_FROM,
+    condemned_span,
+    hopeless,
+    probe_each,
+    without_condemned,
+)
 from raydiff.corpus.commit import Totals, commit_shard
+from raydiff.corpus.disk_full import when_there_is_room
+from raydiff.corpus.gate import CallGate
 from raydiff.corpus.inputs import Columns
 from raydiff.corpus.plan import Shard, Span
+from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.reading import CorruptRows, Rejected, SpanReader, decode_texts
 from raydiff.corpus.rows import output_tables
 from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import Ask, Call, ShardWork, WorkSettings
-from raydiff.errors import ClusterError, DeadlineExceeded, Overloaded, RaydiffError
+from raydiff.errors import (
+    ClusterError,
+    DeadlineExceeded,
+    Overloaded,
+    RaydiffError,
+    ReplicaDied,
+)
 from raydiff.request import Completion, GenerationRequest
 from raydiff.text import DocumentPrompts
 
+_log = logging.getLogger(__name__)
+
+_MAX_PREPARING = 1_000
+"""No bound: what must be prepared alone is what waits for others."""
 _TELLING = 4
 """From this many documents on, a shard in which none got through is the service's fault."""
 
@@ -61,33 +81,6 @@ class ShardReport:
         return cls(**{**fields, "totals": Totals(**fields["totals"])})
 
 
-class CallGate:
-    """Bounds the calls in flight, first come, first served; a suspect call has it to itself.
-
-    A shard queues all its calls at once, so the next shard's calls fill in as this one's run out
-    and the replicas stay busy across the boundary.
-    """
-
-    def __init__(self, calls: int) -> None:
-        self._permits = asyncio.Semaphore(calls)
-        self._calls = calls
-        self._alone = asyncio.Lock()
-
-    @asynccontextmanager
-    async def shared(self) -> AsyncIterator[None]:
-        """One of the calls in flight."""
-        async with self._permits:
-            yield
-
-    @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """The only call in flight."""
-        async with self._alone, AsyncExitStack() as held:
-            for _ in range(self._calls):
-                await held.enter_async_context(self._permits)
-            yield
-
-
 class ShardProcessor:
     """Summarises and commits shards; several may run at once on one event loop."""
 
@@ -99,22 +92,22 @@ class ShardProcessor:
         columns: Columns,
         prompts: DocumentPrompts,
         generator: Generator,
-        suspect_generator: Generator,
         settings: WorkSettings,
-        calls_in_flight: int,
+        gate: CallGate,
         call_timeout_s: float,
+        pulse: Pulse | None = None,
     ) -> None:
-        """`suspect_generator` takes calls that may break a replica; it should not try again."""
+        """`generator` raises ReplicaDied when the first replica dies under a call."""
         self._reader = SpanReader(input_folder, columns)
         self._output = output
-        self._attempts = Attempts(output)
         self._columns = columns
         self._prompts = prompts
         self._generator = generator
-        self._suspect_generator = suspect_generator
         self._settings = settings
-        self._gate = CallGate(calls_in_flight)
+        self._gate = gate
+        self._preparing = CallGate(_MAX_PREPARING)
         self._call_timeout_s = call_timeout_s
+        self._pulse = pulse or Pulse()
 
     async def process(self, shard: Shard) -> ShardReport:
         """Take a shard to its commit.
@@ -122,81 +115,166 @@ class ShardProcessor:
         Raises:
             ClusterError: the service is gone, or fails every document.
             InputError: the input is gone or has changed since the plan.
+            StorageError: the output cannot be written.
         """
-        started_s = time.time()
-        before = await asyncio.to_thread(self._attempts.begin, shard)
-        work, carried = await asyncio.to_thread(self._begin, shard, before)
-        while calls := work.next_calls():
-            await self._send_all(work, calls)
-        _require_service(work, shard)
-        return await asyncio.to_thread(self._finish, shard, work, carried, started_s)
+        with self._pulse.shard(shard.shard_id):
+            return await self._process(shard)
 
-    def _begin(self, shard: Shard, attempts_before: int) -> tuple[ShardWork, pa.Table]:
-        table, texts = self._read(shard, attempts_before)
-        work = ShardWork(shard, texts, self._prompts, self._settings)
+    async def _process(self, shard: Shard) -> ShardReport:
+        started_s = time.time()
+        attempts = ShardAttempts(self._output, shard, lambda: self._pulse.on(shard.shard_id))
+        deaths = await asyncio.to_thread(attempts.begin)
+        careful = deaths >= CAREFUL_FROM
+        async with self._preparing.alone() if careful else self._preparing.shared():
+            work, carried = await asyncio.to_thread(self._prepare, shard, attempts, deaths)
+        work.isolate(attempts.guilty)
+        while calls := work.next_calls():
+            with self._pulse.waiting(shard.shard_id):
+                await self._send_all(work, shard, attempts, calls)
+        _require_service(work, shard)
+        return await asyncio.to_thread(self._finish, shard, attempts, work, carried, started_s)
+
+    def _prepare(
+        self, shard: Shard, attempts: ShardAttempts, deaths: int
+    ) -> tuple[ShardWork, pa.Table]:
+        table, texts = self._read(shard, attempts, deaths)
+        texts = without_condemned(texts, attempts, self._settings.max_attempts)
+        if deaths >= CAREFUL_FROM:
+            _log.warning(
+                "Shard %s took its worker along %d times: its documents are prepared one by one.",
+                shard.shard_id,
+                deaths,
+            )
+            probe_each(texts, attempts, lambda alone: self._work(shard, alone))
+        work = self._work(shard, texts)
+        self._pulse.on(shard.shard_id)
         return work, table.select(list(dict.fromkeys(self._columns.carried)))
 
+    def _work(self, shard: Shard, texts: Sequence[str | Rejected]) -> ShardWork:
+        return ShardWork(shard, texts, self._prompts, self._settings)
+
     def _read(
-        self, shard: Shard, attempts_before: int
+        self, shard: Shard, attempts: ShardAttempts, deaths: int
     ) -> tuple[pa.Table, Sequence[str | Rejected]]:
-        if attempts_before >= self._settings.max_attempts:
-            message = f"The worker died {attempts_before} times while it had this shard in hand."
-            spans = [self._reject(span, "WorkerDied", message) for span in shard.spans]
-        else:
-            spans = [self._read_span(span) for span in shard.spans]
-        return pa.concat_tables([table for table, _ in spans]), [
-            t for _, found in spans for t in found
-        ]
+        given_up = hopeless(attempts, deaths)
+        tables, texts = [], list[str | Rejected]()
+        for number, span in enumerate(shard.spans):
+            rejected = given_up or condemned_span(attempts, number, self._settings.max_attempts)
+            if rejected is not None:
+                table, found = self._reject(span, rejected)
+            elif deaths >= CAREFUL_FROM:
+                with attempts.risk_span(number):
+                    table, found = self._read_span(span)
+            else:
+                table, found = self._read_span(span)
+            tables.append(table)
+            texts.extend(found)
+        return pa.concat_tables(tables), texts
 
     def _read_span(self, span: Span) -> tuple[pa.Table, Sequence[str | Rejected]]:
         try:
             table = self._reader.read(span)
             return table, decode_texts(table.column(self._columns.text))
         except CorruptRows as error:
-            return self._reject(span, "CorruptRows", str(error))
+            return self._reject(span, Rejected(error_type="CorruptRows", message=str(error)))
 
-    def _reject(
-        self, span: Span, error_type: str, message: str
-    ) -> tuple[pa.Table, Sequence[str | Rejected]]:
-        rejected = Rejected(error_type=error_type, message=message)
-        return self._placeholder(span), [rejected] * span.rows
+    def _reject(self, span: Span, why: Rejected) -> tuple[pa.Table, Sequence[str | Rejected]]:
+        return self._placeholder(span), [why] * span.rows
 
     def _placeholder(self, span: Span) -> pa.Table:
         """Rows of nulls: the identity of a row that cannot be read is its file and index."""
         schema = self._reader.schema(span)
         return pa.table([pa.nulls(span.rows, f.type) for f in schema], schema=schema)
 
-    async def _send_all(self, work: ShardWork, calls: Sequence[Call]) -> None:
+    async def _send_all(
+        self, work: ShardWork, shard: Shard, attempts: ShardAttempts, calls: Sequence[Call]
+    ) -> None:
         try:
             async with asyncio.TaskGroup() as group:
                 for call in calls:
-                    group.create_task(self._send(work, call))
+                    sending = (
+                        self._send_alone(work, shard, attempts, call.asks[0])
+                        if call.suspect
+                        else self._send(work, shard, call)
+                    )
+                    group.create_task(sending)
         except* RaydiffError as failures:
             raise failures.exceptions[0] from failures
 
-    async def _send(self, work: ShardWork, call: Call) -> None:
-        generator = self._suspect_generator if call.suspect else self._generator
-        async with self._gate.alone() if call.suspect else self._gate.shared():
+    async def _send(self, work: ShardWork, shard: Shard, call: Call) -> None:
+        async with self._gate.shared():
             asks = [ask for ask in call.asks if work.wanted(ask)]
             if not asks:
                 return
-            requests = [work.request(ask) for ask in asks]
             try:
-                completions = await generator.generate(requests, timeout_s=self._call_timeout_s)
+                completions = await self._generate(work, shard, asks)
             except Exception as error:
                 # Whatever a replica raises must cost these documents at most, not the run.
-                for ask in asks:
-                    _fail(work, ask, error)
+                if _may_be_one(error, asks):
+                    for ask in asks:
+                        work.suspect(ask)
+                else:
+                    for ask in asks:
+                        _fail(work, ask, error)
                 return
         for ask, completion in zip(asks, completions, strict=True):
             work.succeed(ask, completion)
 
+    async def _send_alone(
+        self, work: ShardWork, shard: Shard, attempts: ShardAttempts, ask: Ask
+    ) -> None:
+        """Send a suspect until it is done with or has failed.
+
+        The first time it only keeps away from other suspects, which costs the run nothing. Once
+        a replica died under it, nothing else of the run may be in flight: then it is to blame.
+        """
+        while work.wanted(ask):
+            quiet = attempts.deaths(ask.index) > 0 or self._settings.max_attempts == 1
+            async with self._gate.alone(quiet=quiet) as certain:
+                if not work.wanted(ask):
+                    return
+                death = await asyncio.to_thread(attempts.charge, ask.index)
+                try:
+                    (completion,) = await self._generate(work, shard, [ask])
+                except ReplicaDied as error:
+                    reason = _one_line(error)
+                except Exception as error:
+                    await asyncio.to_thread(attempts.discharge, ask.index)
+                    _fail(work, ask, error)
+                    return
+                else:
+                    await asyncio.to_thread(attempts.discharge, ask.index)
+                    work.succeed(ask, completion)
+                    return
+            _log.warning(
+                "A replica died with document %d of shard %s alone in hand (%d of %d).",
+                *(ask.index, shard.shard_id, death, self._settings.max_attempts),
+            )
+            if certain and death >= self._settings.max_attempts:
+                work.condemn(ask, "ReplicaDied", reason, attempts=death + ask.attempts)
+                _require_service(work, shard)
+
+    async def _generate(
+        self, work: ShardWork, shard: Shard, asks: Sequence[Ask]
+    ) -> list[Completion]:
+        requests = [work.request(ask) for ask in asks]
+        with self._pulse.call(shard.shard_id):
+            return await self._generator.generate(requests, timeout_s=self._call_timeout_s)
+
     def _finish(
-        self, shard: Shard, work: ShardWork, carried: pa.Table, started_s: float
+        self,
+        shard: Shard,
+        attempts: ShardAttempts,
+        work: ShardWork,
+        carried: pa.Table,
+        started_s: float,
     ) -> ShardReport:
         good, bad = output_tables(shard, self._columns, carried, work.summaries, work.failures)
-        part = commit_shard(self._output, shard, good, bad, work.totals)
-        self._attempts.end(shard)
+        part = when_there_is_room(
+            lambda: commit_shard(self._output, shard, good, bad, work.totals),
+            on_wait=lambda: self._pulse.on(shard.shard_id),
+        )
+        attempts.end()
         return ShardReport(
             shard_id=shard.shard_id,
             rows=part.rows,
@@ -221,10 +299,16 @@ def _require_service(work: ShardWork, shard: Shard) -> None:
         )
 
 
-def _fail(work: ShardWork, ask: Ask, error: Exception) -> None:
+def _may_be_one(error: Exception, asks: Sequence[Ask]) -> bool:
+    """Whether one of several documents may be why a call failed, and the others innocent."""
+    if isinstance(error, ReplicaDied):
+        return True
     # A full queue or a late answer says nothing about the documents.
-    suspect = not isinstance(error, DeadlineExceeded | Overloaded)
-    work.fail(ask, type(error).__name__, _one_line(error), by_service=True, suspect=suspect)
+    return len(asks) > 1 and not isinstance(error, DeadlineExceeded | Overloaded)
+
+
+def _fail(work: ShardWork, ask: Ask, error: Exception) -> None:
+    work.fail(ask, type(error).__name__, _one_line(error), by_service=True, suspect=ask.suspect)
 
 
 def _one_line(error: BaseException) -> str:

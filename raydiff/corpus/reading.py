@@ -28,6 +28,8 @@ class Rejected:
 
     error_type: str
     message: str
+    attempts: int = 0
+    """How often it was tried before it was rejected."""
 
 
 class SpanReader:

@@ -13,9 +13,12 @@ import numpy as np
 
 from raydiff.client import Client, RetryPolicy
 from raydiff.config import CorpusSettings
+from raydiff.corpus.gate import CallGate
 from raydiff.corpus.inputs import Columns
 from raydiff.corpus.plan import Shard
+from raydiff.corpus.presence import Presence
 from raydiff.corpus.process import ShardProcessor, ShardReport
+from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
@@ -42,6 +45,8 @@ class WorkerJob:
     """Resolved for the model."""
     style: PromptStyle
     """How the model is asked."""
+    coordinator: Any = None
+    """Handle of the run's `Coordinator`; without one, the worker is taken to be the only one."""
 
 
 def encode_task(shards: Sequence[Shard]) -> dict[str, str]:
@@ -72,6 +77,9 @@ class ShardWorker:
 
     def __init__(self, job: WorkerJob) -> None:
         settings = job.settings
+        pulse = Pulse()
+        self._presence = None if job.coordinator is None else Presence(job.coordinator, pulse)
+        self._gate = CallGate(settings.calls_in_flight or 8, self._presence)
         self._processor = ShardProcessor(
             input_folder=job.input,
             output=job.output,
@@ -79,9 +87,11 @@ class ShardWorker:
             prompts=DocumentPrompts.styled(
                 Tokenizer.load(settings.model), job.style, job.decoding.max_tokens or 1
             ),
-            generator=Client.connect(job.served_name, job.app_name),
-            suspect_generator=Client.connect(
-                job.served_name, job.app_name, retry=RetryPolicy(max_deaths=1)
+            generator=Client.connect(
+                job.served_name,
+                job.app_name,
+                # Whoever was in a call that died is suspected at once: no other replica dies.
+                retry=RetryPolicy(max_deaths=1, stuck_floor_s=settings.stuck_call_s),
             ),
             settings=WorkSettings(
                 decoding=job.decoding,
@@ -89,12 +99,15 @@ class ShardWorker:
                 documents_per_call=settings.documents_per_call,
                 max_attempts=settings.max_attempts,
             ),
-            calls_in_flight=settings.calls_in_flight or 8,
+            gate=self._gate,
             call_timeout_s=settings.call_timeout_s,
+            pulse=pulse,
         )
 
     async def __call__(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Process the tasks of a batch, shard by shard in order, up to the first error."""
+        if self._presence is not None:
+            self._presence.start_pausing(self._gate)
         reports: list[str] = []
         try:
             shards = (Shard.from_json(v) for task in batch[TASK_COLUMN] for v in json.loads(task))
