@@ -1,0 +1,73 @@
+"""The driver's eye on the replicas: a thread that asks them now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from raydiff.corpus.sizing import Fleet
+
+_log = logging.getLogger(__name__)
+
+ASK_EVERY_S = 2.0
+ANSWER_S = 5.0
+
+
+class Described(Protocol):
+    """What is asked of `raydiff.client.Client`."""
+
+    async def describe(self, *, timeout_s: float) -> list[dict[str, object]]:
+        """What each live replica says of itself."""
+
+
+class FleetWatch:
+    """While it is entered, tells `on_fleet` what the replicas say of themselves."""
+
+    def __init__(
+        self,
+        client: Described,
+        on_fleet: Callable[[Fleet], None],
+        *,
+        every_s: float = ASK_EVERY_S,
+    ) -> None:
+        """`on_fleet` is called on the watch's own thread."""
+        self._client = client
+        self._on_fleet = on_fleet
+        self._every_s = every_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="raydiff-fleet", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join(ANSWER_S + self._every_s)
+
+    def _watch(self) -> None:
+        while not self._ended.is_set():
+            fleet = ask(self._client)
+            if fleet is not None:
+                self._on_fleet(fleet)
+            self._ended.wait(self._every_s)
+
+
+def ask(client: Described) -> Fleet | None:
+    """What the replicas say now; `None` if one does not answer, or none says what it takes."""
+    try:
+        described = asyncio.run(client.describe(timeout_s=ANSWER_S))
+    except Exception as error:
+        # A replica that is about to go answers with errors of many kinds; the next answer counts.
+        _log.debug("The replicas do not say what they take: %r", error)
+        return None
+    return Fleet.of(described)
