@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from raydiff.bench.evaluation.bootstrap import loss_bound
+from raydiff.bench.evaluation.bootstrap import interval, loss_bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,10 @@ class Verdict:
     """A setting beside the reference."""
 
     name: str
+    quality: float
+    """Its mean, with its interval."""
+    quality_low: float
+    quality_high: float
     loss: float
     """Mean quality of the reference minus this one's."""
     loss_bound: float
@@ -73,8 +77,12 @@ def _verdict(
 ) -> Verdict:
     losses = [b - a for a, b in zip(one.quality, against.quality, strict=True)]
     bound = loss_bound(losses, seed)
+    low, high = interval(one.quality, seed) or (one.mean, one.mean)
     return Verdict(
         name=one.name,
+        quality=one.mean,
+        quality_low=low,
+        quality_high=high,
         loss=fmean(losses),
         loss_bound=bound,
         within=bound <= max_loss or one.name == against.name,

@@ -97,6 +97,22 @@ def _sweep(spec: ModelSpec) -> Iterator[tuple[str, Decoding]]:
             yield f"threshold={threshold:g}", Decoding(policy="threshold", threshold=threshold)
 
 
+def completed(setting: Setting, base: Decoding) -> Setting:
+    """The setting, with what it leaves open taken from `base`.
+
+    Raises:
+        DecodingError: the two contradict each other.
+    """
+    usual = Decoding()
+    given = {**_changed(base, usual), **_changed(setting.decoding, usual)}
+    return Setting(name=setting.name, decoding=Decoding.from_mapping(given))
+
+
+def _changed(decoding: Decoding, usual: Decoding) -> dict[str, Any]:
+    given = decoding.given()
+    return {name: value for name, value in given.items() if value != getattr(usual, name)}
+
+
 def resolve_settings(settings: Sequence[Setting], spec: ModelSpec) -> list[Setting]:
     """The settings as the model runs them, those that come to the same only once.
 

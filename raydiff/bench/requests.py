@@ -1,0 +1,30 @@
+"""How documents become requests, as a corpus job with the same settings would make them."""
+
+from __future__ import annotations
+
+from raydiff.config import CorpusSettings
+from raydiff.corpus.work import WorkSettings
+from raydiff.decoding import Decoding
+from raydiff.text import DocumentPrompts, Tokenizer, prompt_style
+
+
+def document_prompts(
+    settings: CorpusSettings, tokenizer: Tokenizer, decoding: Decoding
+) -> DocumentPrompts:
+    """Makes the prompts of a run. `decoding` is resolved.
+
+    Raises:
+        UsageError: the model cannot be asked that way, or there is no room for a text.
+    """
+    style = prompt_style(settings.model, settings.task, settings.instruction)
+    return DocumentPrompts.styled(tokenizer, style, decoding.max_tokens or 1)
+
+
+def work_settings(settings: CorpusSettings, decoding: Decoding) -> WorkSettings:
+    """What the requests of a run have in common."""
+    return WorkSettings(
+        decoding=decoding,
+        seed=settings.seed,
+        documents_per_call=settings.documents_per_call,
+        max_attempts=settings.max_attempts,
+    )
