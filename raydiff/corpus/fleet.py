@@ -15,6 +15,8 @@ _log = logging.getLogger(__name__)
 
 ASK_EVERY_S = 2.0
 ANSWER_S = 5.0
+FIRST_ANSWER_S = 60.0
+"""A replica that is busy with a long forward still answers within this."""
 
 
 class Described(Protocol):
@@ -25,18 +27,18 @@ class Described(Protocol):
 
 
 class FleetWatch:
-    """While it is entered, tells `on_fleet` what the replicas say of themselves."""
+    """While it is entered, tells `on_look` again and again what the replicas say of themselves."""
 
     def __init__(
         self,
         client: Described,
-        on_fleet: Callable[[Fleet], None],
+        on_look: Callable[[Fleet | None], None],
         *,
         every_s: float = ASK_EVERY_S,
     ) -> None:
-        """`on_fleet` is called on the watch's own thread."""
+        """`on_look` is called on the watch's own thread; with None when nothing is known."""
         self._client = client
-        self._on_fleet = on_fleet
+        self._on_look = on_look
         self._every_s = every_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="raydiff-fleet", daemon=True)
@@ -56,9 +58,7 @@ class FleetWatch:
 
     def _watch(self) -> None:
         while not self._ended.is_set():
-            fleet = ask(self._client)
-            if fleet is not None:
-                self._on_fleet(fleet)
+            self._on_look(ask(self._client))
             self._ended.wait(self._every_s)
 
 
@@ -71,3 +71,13 @@ def ask(client: Described) -> Fleet | None:
         _log.debug("The replicas do not say what they take: %r", error)
         return None
     return Fleet.of(described)
+
+
+def first_answer(client: Described) -> Fleet:
+    """What the replicas say; what is usual where they do not.
+
+    Raises:
+        ClusterError: none of them answers.
+    """
+    described = asyncio.run(client.describe(timeout_s=FIRST_ANSWER_S))
+    return Fleet.of(described) or Fleet.usual(len(described))

@@ -42,6 +42,7 @@ class Pace:
         self._intake = intake
         self._sizer = sizer
         self._clock = clock
+        self._following: asyncio.Task[None] | None = None
 
     async def generate(
         self, requests: Sequence[GenerationRequest], *, timeout_s: float
@@ -56,6 +57,11 @@ class Pace:
             self._sizer.observe(times)
             self._apply()
         return completions
+
+    def start_following(self, guidance: Guidance) -> None:
+        """`follow` in a task of its own, on the running loop; once."""
+        if self._following is None:
+            self._following = asyncio.get_running_loop().create_task(self.follow(guidance))
 
     async def follow(self, guidance: Guidance) -> None:
         """Take over what is known of the replicas, again and again, until cancelled."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -23,10 +23,10 @@ from raydiff.corpus.careful import (
 from raydiff.corpus.commit import Totals, commit_shard
 from raydiff.corpus.disk_full import when_there_is_room
 from raydiff.corpus.gate import CallGate
-from raydiff.corpus.inputs import Columns
+from raydiff.corpus.inputs import InputLayout
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.pulse import Pulse
-from raydiff.corpus.reading import CorruptRows, Rejected, SpanReader, decode_texts
+from raydiff.corpus.reading import Rejected, SpanReader
 from raydiff.corpus.rows import output_tables
 from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import Ask, Call, ShardWork, WorkSettings
@@ -89,7 +89,7 @@ class ShardProcessor:
         *,
         input_folder: Folder,
         output: Folder,
-        columns: Columns,
+        layout: InputLayout,
         prompts: DocumentPrompts,
         generator: Generator,
         settings: WorkSettings,
@@ -98,9 +98,9 @@ class ShardProcessor:
         pulse: Pulse | None = None,
     ) -> None:
         """`generator` raises ReplicaDied when the first replica dies under a call."""
-        self._reader = SpanReader(input_folder, columns)
+        self._reader = SpanReader(input_folder, layout)
         self._output = output
-        self._columns = columns
+        self._columns = layout.columns
         self._prompts = prompts
         self._generator = generator
         self._settings = settings
@@ -109,8 +109,8 @@ class ShardProcessor:
         self._call_timeout_s = call_timeout_s
         self._pulse = pulse or Pulse()
 
-    async def process(self, shard: Shard) -> ShardReport:
-        """Take a shard to its commit.
+    async def process(self, shard: Shard, queued: Callable[[], None] = lambda: None) -> ShardReport:
+        """Take a shard to its commit. `queued` is told once its calls wait at the gate.
 
         Raises:
             ClusterError: the service is gone, or fails every document.
@@ -118,9 +118,9 @@ class ShardProcessor:
             StorageError: the output cannot be written.
         """
         with self._pulse.shard(shard.shard_id):
-            return await self._process(shard)
+            return await self._process(shard, queued)
 
-    async def _process(self, shard: Shard) -> ShardReport:
+    async def _process(self, shard: Shard, queued: Callable[[], None]) -> ShardReport:
         started_s = time.time()
         attempts = ShardAttempts(self._output, shard, lambda: self._pulse.on(shard.shard_id))
         deaths = await asyncio.to_thread(attempts.begin)
@@ -130,7 +130,7 @@ class ShardProcessor:
         work.isolate(attempts.guilty)
         while calls := work.next_calls():
             with self._pulse.waiting(shard.shard_id):
-                await self._send_all(work, shard, attempts, calls)
+                await self._send_all(work, shard, attempts, calls, queued)
         _require_service(work, shard)
         return await asyncio.to_thread(self._finish, shard, attempts, work, carried, started_s)
 
@@ -148,7 +148,7 @@ class ShardProcessor:
             probe_each(texts, attempts, lambda alone: self._work(shard, alone))
         work = self._work(shard, texts)
         self._pulse.on(shard.shard_id)
-        return work, table.select(list(dict.fromkeys(self._columns.carried)))
+        return work, table
 
     def _work(self, shard: Shard, texts: Sequence[str | Rejected]) -> ShardWork:
         return ShardWork(shard, texts, self._prompts, self._settings)
@@ -172,22 +172,19 @@ class ShardProcessor:
         return pa.concat_tables(tables), texts
 
     def _read_span(self, span: Span) -> tuple[pa.Table, Sequence[str | Rejected]]:
-        try:
-            table = self._reader.read(span)
-            return table, decode_texts(table.column(self._columns.text))
-        except CorruptRows as error:
-            return self._reject(span, Rejected(error_type="CorruptRows", message=str(error)))
+        found = self._reader.read(span)
+        return found.carried, found.texts
 
     def _reject(self, span: Span, why: Rejected) -> tuple[pa.Table, Sequence[str | Rejected]]:
-        return self._placeholder(span), [why] * span.rows
-
-    def _placeholder(self, span: Span) -> pa.Table:
-        """Rows of nulls: the identity of a row that cannot be read is its file and index."""
-        schema = self._reader.schema(span)
-        return pa.table([pa.nulls(span.rows, f.type) for f in schema], schema=schema)
+        return self._reader.placeholder(span), [why] * span.rows
 
     async def _send_all(
-        self, work: ShardWork, shard: Shard, attempts: ShardAttempts, calls: Sequence[Call]
+        self,
+        work: ShardWork,
+        shard: Shard,
+        attempts: ShardAttempts,
+        calls: Sequence[Call],
+        queued: Callable[[], None],
     ) -> None:
         try:
             async with asyncio.TaskGroup() as group:
@@ -198,6 +195,8 @@ class ShardProcessor:
                         else self._send(work, shard, call)
                     )
                     group.create_task(sending)
+                await asyncio.sleep(0)  # each has come to the gate
+                queued()
         except* RaydiffError as failures:
             raise failures.exceptions[0] from failures
 

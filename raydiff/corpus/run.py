@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import ray
 import ray.data
-from ray import serve
-from ray.data import ActorPoolStrategy
+from ray.data import ActorPoolStrategy, Dataset
 from ray.util import metrics
 
-from raydiff.config import APP_NAME, ModelSettings, deployment_name
+from raydiff.client import Client
+from raydiff.config import APP_NAME, ModelSettings
 from raydiff.corpus.closing import close
 from raydiff.corpus.counting import CommitCounter
 from raydiff.corpus.directory import RunDirectory
+from raydiff.corpus.fleet import FleetWatch, first_answer
+from raydiff.corpus.limits import FailureLimit
+from raydiff.corpus.live import Live
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardReport
 from raydiff.corpus.report import Session, started_report, stopped_report
+from raydiff.corpus.sizing import Fleet, Pool, size_pool
+from raydiff.corpus.watchdog import supervised
 from raydiff.corpus.worker import (
     REPORT_COLUMN,
     ShardWorker,
@@ -42,10 +48,11 @@ def execute(
     *,
     app_name: str = APP_NAME,
 ) -> dict[str, Any]:
-    """Summarise the pending shards on the app that serves the model, then close the run.
+    """Send the pending shards through the app that serves the model, then close the run.
 
     This process must be connected to the cluster where the app runs. Whatever stops it, committed
-    shards stay committed.
+    shards stay committed. `on_progress` is called after each commit and every few seconds, by one
+    thread at a time.
 
     Returns:
         The report that `_run.json` holds.
@@ -53,18 +60,26 @@ def execute(
     Raises:
         ClusterError: workers or replicas failed beyond what retries can mend.
         InputError: the input changed while the run was under way.
+        TooManyFailures: a larger share of documents failed than the settings allow.
     """
     session = Session()
     counter = CommitCounter(RayBackend(metrics), _served_name(run))
+    limit = FailureLimit(
+        run.settings.max_failed_fraction,
+        documents=sum(part.rows + part.errors for part in run.committed.values()),
+        failed=sum(part.errors for part in run.committed.values()),
+    )
+    live = Live(session, on_progress)
     run.write_report(started_report(run, session))
     try:
-        for report in _reports(run, app_name):
-            session.add(report)
+        for report in _reports(run, app_name, live):
             counter.add(report)
-            on_progress(session)
+            live.commit(report)
+            limit.add(report.rows + report.errors, report.errors)
         return close(run, session)
     except BaseException as error:
-        run.write_report(stopped_report(run, session, error))
+        with suppress(Exception):  # whatever keeps it from being written, `error` says more
+            run.write_report(stopped_report(run, session, error))
         raise
 
 
@@ -72,29 +87,53 @@ def _served_name(run: RunDirectory) -> str:
     return ModelSettings(model=run.settings.model).served_name
 
 
-def _reports(run: RunDirectory, app_name: str) -> Iterator[ShardReport]:
+def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardReport]:
     pending = run.pending
     if not pending:
         return
     _quieten_ray_data()
-    job = _job(run, app_name)
+    client = Client.connect(_served_name(run), app_name)
+    fleet = first_answer(client)
     tasks = [encode_task(shards) for shards in group_shards(pending)]
-    workers = min(run.settings.workers or _running_replicas(job), len(tasks))
-    dataset = ray.data.from_items(tasks, override_num_blocks=len(tasks)).map_batches(
+    pool = size_pool(
+        run.settings,
+        fleet,
+        tasks=len(tasks),
+        rows_per_shard=run.inputs.rows / len(run.plan.shards),
+    )
+    with supervised(run.settings) as coordinator:
+
+        def look(fleet: Fleet | None) -> None:
+            if fleet is not None:
+                coordinator.set_fleet.remote(fleet)
+            live.look(fleet)
+
+        job = _job(run, app_name, fleet, pool, coordinator)
+        with FleetWatch(client, look):
+            yield from _run(_dataset(tasks, job, pool))
+
+
+def _dataset(tasks: Sequence[dict[str, str]], job: WorkerJob, pool: Pool) -> Dataset:
+    dataset = ray.data.from_items(list(tasks), override_num_blocks=len(tasks)).map_batches(
         ShardWorker,
         fn_constructor_kwargs={"job": job},
         batch_size=1,
         num_cpus=WORKER_CPUS,
         compute=ActorPoolStrategy(
-            size=workers,
-            max_concurrent_calls_per_actor=run.settings.shards_in_flight,
-            max_tasks_in_flight_per_actor=2 * run.settings.shards_in_flight,
+            min_size=pool.least,
+            max_size=pool.most,
+            max_concurrent_calls_per_actor=pool.shards,
+            max_tasks_in_flight_per_actor=2 * pool.shards,
         ),
     )
     dataset.context.enable_progress_bars = False
     dataset.context.print_on_execution_start = False
     # A shard of long documents may take longer than Ray Data waits for a row; calls have deadlines.
     dataset.context.execution_no_progress_timeout_s = _NO_LIMIT
+    return dataset
+
+
+def _run(dataset: Dataset) -> Iterator[ShardReport]:
     try:
         for row in dataset.iter_rows():
             yield decode_report(row[REPORT_COLUMN])
@@ -121,22 +160,17 @@ def _quieten_ray_data() -> None:
             handler.setLevel(logging.ERROR)
 
 
-def _job(run: RunDirectory, app_name: str) -> WorkerJob:
+def _job(run: RunDirectory, app_name: str, fleet: Fleet, pool: Pool, coordinator: Any) -> WorkerJob:
     return WorkerJob(
         settings=run.settings,
         served_name=_served_name(run),
         app_name=app_name,
         input=run.inputs.folder,
         output=run.folder,
-        columns=run.inputs.columns,
+        layout=run.inputs.layout,
         decoding=run.decoding,
         style=run.style,
+        fleet=fleet,
+        workers=pool.least,
+        coordinator=coordinator,
     )
-
-
-def _running_replicas(job: WorkerJob) -> int:
-    application = serve.status().applications.get(job.app_name)
-    deployment = application and application.deployments.get(deployment_name(job.served_name))
-    if not deployment:
-        raise ClusterError(f"No application {job.app_name!r} serves {job.served_name!r} here.")
-    return max(1, int(deployment.replica_states.get("RUNNING", 0)))

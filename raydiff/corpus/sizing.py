@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from raydiff.config import CorpusSettings, ModelSettings
 from raydiff.request import Completion
 
 BATCHES = 2
@@ -63,6 +64,18 @@ class Fleet:
             target_calls=max(float(d["target_calls"]) for d in told),
         )
 
+    @classmethod
+    def usual(cls, running: int) -> Fleet:
+        """Replicas that do not say what they take are taken to have the usual settings."""
+        model = ModelSettings()
+        return cls(
+            running=running,
+            most=max(1, running),
+            max_rows=model.engine.max_rows,
+            max_in_flight=model.engine.max_in_flight,
+            target_calls=model.target_ongoing_requests,
+        )
+
     @property
     def autoscales(self) -> bool:
         """Whether more replicas may still come."""
@@ -89,20 +102,36 @@ def most_calls(fleet: Fleet, documents_per_call: int) -> int:
     return max(1, int(taken / documents_per_call))
 
 
-def worker_pool(fleet: Fleet | None, tasks: int) -> tuple[int, int]:
-    """Fewest and most workers: for the replicas there are, and for those there may be."""
-    if fleet is None:
-        return 1, 1
-    most = min(tasks, ceil(fleet.most / REPLICAS_PER_WORKER))
-    fewest = min(most, ceil(fleet.running / REPLICAS_PER_WORKER))
-    return max(1, fewest), max(1, most)
-
-
 def shards_in_hand(calls: int, documents_per_call: int, rows_per_shard: float) -> int:
     """Shards of one worker at a time: those whose calls are in flight, as many again that are read
     meanwhile, one that is begun and one that is committed."""
     documents = 2 * calls * documents_per_call
     return min(MAX_SHARDS, ceil(documents / max(1.0, rows_per_shard)) + 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """The workers of a run."""
+
+    least: int
+    """For the replicas there are."""
+    most: int
+    """For those there may be."""
+    shards: int
+    """Shards that are given to one worker at a time; it begins them as its calls run out."""
+
+
+def size_pool(settings: CorpusSettings, fleet: Fleet, *, tasks: int, rows_per_shard: float) -> Pool:
+    """The pool for a fleet; settings that name numbers have their way."""
+    if settings.workers is not None:
+        least = most = min(settings.workers, tasks)
+    else:
+        most = max(1, min(tasks, ceil(fleet.most / REPLICAS_PER_WORKER)))
+        least = max(1, min(most, ceil(fleet.running / REPLICAS_PER_WORKER)))
+    per_call = settings.documents_per_call
+    calls = settings.calls_in_flight or ceil(first_calls(fleet, per_call) / least)
+    shards = settings.shards_in_flight or shards_in_hand(calls, per_call, rows_per_shard)
+    return Pool(least=least, most=most, shards=shards)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,14 @@ import numpy as np
 from raydiff.client import Client, RetryPolicy
 from raydiff.config import CorpusSettings
 from raydiff.corpus.gate import CallGate
-from raydiff.corpus.inputs import Columns
+from raydiff.corpus.inputs import InputLayout
+from raydiff.corpus.intake import Intake
+from raydiff.corpus.pace import Pace
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.presence import Presence
 from raydiff.corpus.process import ShardProcessor, ShardReport
 from raydiff.corpus.pulse import Pulse
+from raydiff.corpus.sizing import Fleet, Sizer
 from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
@@ -40,11 +43,15 @@ class WorkerJob:
     app_name: str
     input: Folder
     output: Folder
-    columns: Columns
+    layout: InputLayout
     decoding: Decoding
     """Resolved for the model."""
     style: PromptStyle
     """How the model is asked."""
+    fleet: Fleet
+    """The replicas as the driver found them."""
+    workers: int
+    """Workers that share them at first."""
     coordinator: Any = None
     """Handle of the run's `Coordinator`; without one, the worker is taken to be the only one."""
 
@@ -79,20 +86,29 @@ class ShardWorker:
         settings = job.settings
         pulse = Pulse()
         self._presence = None if job.coordinator is None else Presence(job.coordinator, pulse)
-        self._gate = CallGate(settings.calls_in_flight or 8, self._presence)
-        self._processor = ShardProcessor(
-            input_folder=job.input,
-            output=job.output,
-            columns=job.columns,
-            prompts=DocumentPrompts.styled(
-                Tokenizer.load(settings.model), job.style, job.decoding.max_tokens or 1
-            ),
-            generator=Client.connect(
+        sizer = Sizer(settings.documents_per_call, settings.calls_in_flight)
+        sizer.follow(job.fleet, job.workers)
+        self._gate = CallGate(sizer.calls, self._presence)
+        self._intake = Intake(self._gate, settings.shards_in_flight)
+        self._pace = Pace(
+            Client.connect(
                 job.served_name,
                 job.app_name,
                 # Whoever was in a call that died is suspected at once: no other replica dies.
                 retry=RetryPolicy(max_deaths=1, stuck_floor_s=settings.stuck_call_s),
             ),
+            gate=self._gate,
+            intake=self._intake,
+            sizer=sizer,
+        )
+        self._processor = ShardProcessor(
+            input_folder=job.input,
+            output=job.output,
+            layout=job.layout,
+            prompts=DocumentPrompts.styled(
+                Tokenizer.load(settings.model), job.style, job.decoding.max_tokens or 1
+            ),
+            generator=self._pace,
             settings=WorkSettings(
                 decoding=job.decoding,
                 seed=settings.seed,
@@ -108,6 +124,7 @@ class ShardWorker:
         """Process the tasks of a batch, shard by shard in order, up to the first error."""
         if self._presence is not None:
             self._presence.start_pausing(self._gate)
+            self._pace.start_following(self._presence.guidance)
         reports: list[str] = []
         try:
             shards = (Shard.from_json(v) for task in batch[TASK_COLUMN] for v in json.loads(task))
@@ -120,7 +137,8 @@ class ShardWorker:
 
     async def _process(self, shard: Shard) -> str:
         try:
-            report = await self._processor.process(shard)
+            async with self._intake.shard() as queued:
+                report = await self._processor.process(shard, queued)
         except RaydiffError:
             raise
         except (Exception, asyncio.CancelledError) as error:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raydiff.config import CorpusSettings, EngineSettings
 from raydiff.corpus.sizing import (
     MAX_CALLS,
     CallTimes,
@@ -17,12 +18,13 @@ from raydiff.corpus.sizing import (
     least_calls,
     most_calls,
     shards_in_hand,
-    worker_pool,
+    size_pool,
 )
 from raydiff.request import Completion, Usage
 
 FLEET = Fleet(running=2, most=2, max_rows=64, max_in_flight=4160, target_calls=4.0)
 PER_CALL = 16
+SETTINGS = CorpusSettings(input="in", output="out")
 
 
 def described(**fields: object) -> dict[str, object]:
@@ -207,6 +209,12 @@ def test_replicas_that_say_nothing_make_no_fleet() -> None:
     assert Fleet.of([{"requests": 0}]) is None
 
 
+def test_replicas_that_say_nothing_are_taken_to_be_usual() -> None:
+    usual = Fleet.usual(3)
+    assert (usual.running, usual.most, usual.max_rows) == (3, 3, EngineSettings().max_rows)
+    assert first_calls(usual, PER_CALL) == 24
+
+
 def test_times_of_a_call_are_those_of_its_documents() -> None:
     times = CallTimes.of([completion(0.5, 1.5), completion(0.7, 2.7)], call_s=3.0)
     assert times == CallTimes(call_s=3.0, waited_s=0.5, held_s=1.5)
@@ -216,12 +224,33 @@ def test_a_call_without_a_begun_document_tells_nothing() -> None:
     assert CallTimes.of([completion(0.0, 0.0, forwards=0)], call_s=1.0) is None
 
 
-def test_workers_follow_the_replicas_that_run_and_that_may_come() -> None:
-    assert worker_pool(replace(FLEET, running=1, most=1), tasks=100) == (1, 1)
-    assert worker_pool(replace(FLEET, running=2, most=40), tasks=100) == (1, 10)
-    assert worker_pool(replace(FLEET, running=40, most=40), tasks=100) == (10, 10)
-    assert worker_pool(replace(FLEET, running=40, most=40), tasks=3) == (3, 3)
-    assert worker_pool(None, tasks=100) == (1, 1)
+@pytest.mark.parametrize(
+    ("running", "most", "tasks", "pool"),
+    [
+        (1, 1, 100, (1, 1)),
+        (2, 40, 100, (1, 10)),
+        (40, 40, 100, (10, 10)),
+        (40, 40, 3, (3, 3)),
+        (0, 4, 100, (1, 1)),
+    ],
+)
+def test_workers_follow_the_replicas_that_run_and_that_may_come(
+    running: int, most: int, tasks: int, pool: tuple[int, int]
+) -> None:
+    fleet = replace(FLEET, running=running, most=most)
+    found = size_pool(SETTINGS, fleet, tasks=tasks, rows_per_shard=256)
+    assert (found.least, found.most) == pool
+
+
+def test_numbers_in_the_settings_have_their_way() -> None:
+    settings = SETTINGS.model_copy(update={"workers": 3, "shards_in_flight": 1})
+    pool = size_pool(settings, FLEET, tasks=100, rows_per_shard=256)
+    assert (pool.least, pool.most, pool.shards) == (3, 3, 1)
+
+
+def test_no_more_workers_than_tasks() -> None:
+    settings = SETTINGS.model_copy(update={"workers": 3})
+    assert size_pool(settings, FLEET, tasks=2, rows_per_shard=256).most == 2
 
 
 def test_small_shards_are_in_hand_by_the_dozen_and_large_ones_by_threes() -> None:
