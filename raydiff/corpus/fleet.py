@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, Self
 
 from raydiff.corpus.sizing import Fleet
+from raydiff.errors import ClusterError
 
 _log = logging.getLogger(__name__)
 
 ASK_EVERY_S = 2.0
 ANSWER_S = 5.0
 FIRST_ANSWER_S = 60.0
-"""A replica that is busy with a long forward still answers within this."""
+"""How long a fleet is waited for in which a replica has just died."""
 
 
 class Described(Protocol):
@@ -73,11 +75,19 @@ def ask(client: Described) -> Fleet | None:
     return Fleet.of(described)
 
 
-def first_answer(client: Described) -> Fleet:
+def first_answer(client: Described, patience_s: float = FIRST_ANSWER_S) -> Fleet:
     """What the replicas say; what is usual where they do not.
 
     Raises:
-        ClusterError: none of them answers.
+        ClusterError: one of them does not answer, however often it is asked.
     """
-    described = asyncio.run(client.describe(timeout_s=FIRST_ANSWER_S))
-    return Fleet.of(described) or Fleet.usual(len(described))
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            described = asyncio.run(client.describe(timeout_s=ANSWER_S))
+        except ClusterError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(ASK_EVERY_S)
+        else:
+            return Fleet.of(described) or Fleet.usual(len(described))

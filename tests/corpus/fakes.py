@@ -99,3 +99,7 @@ class FakeReplica:
         if any(CRASH in text for text in texts):
             os._exit(1)
         return [fake_completion(r, text) for r, text in zip(requests, texts, strict=True)]
+
+    async def describe(self) -> dict[str, object]:
+        """As a replica that does not say what it takes."""
+        return {"requests": 0}
