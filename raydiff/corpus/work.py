@@ -1,95 +1,53 @@
 """The documents of one shard on their way through the model: pure bookkeeping, no I/O.
 
 Rounds: `next_calls` says what to send now, `succeed` and `fail` take what came of it. A document
-longer than the model's context is cut into overlapping chunks; their summaries are summarised
-again until one is left. A request that fails is sent again in a call of its own, and after
-`max_attempts` its document has failed.
+longer than a prompt is cut into chunks, whose answers are put together again. A request that
+fails is sent again in a call of its own, and after `max_attempts` its document has failed.
+
+Documents with the same content are generated once, in the shard and, through whoever shares
+results among shards (`claimable`, `take`, `settlement`), in the whole run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 
+from raydiff.corpus.answers import Failure as Failure
+from raydiff.corpus.answers import Summary as Summary
+from raydiff.corpus.answers import cost_of
+from raydiff.corpus.asks import Ask as Ask
+from raydiff.corpus.asks import Call as Call
+from raydiff.corpus.asks import WorkSettings as WorkSettings
+from raydiff.corpus.asks import derived_seed, group_asks
 from raydiff.corpus.commit import Totals
+from raydiff.corpus.contents import Contents, content_key
+from raydiff.corpus.dedupe import Answer
+from raydiff.corpus.merging import joined_answers, most_frequent, next_level
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import Rejected
-from raydiff.request import Completion, Decoding, FinishReason, GenerationRequest
-from raydiff.text import DocumentPrompts, split_into_chunks
+from raydiff.errors import DocumentTooLong, RaydiffError, UsageError
+from raydiff.request import Completion, FinishReason, GenerationRequest
+from raydiff.text import DocumentPrompts, Fitted
+from raydiff.text.documents import as_tokenizer_error
 
-_OVERLAP = 8
-"""Chunks share one part in this many of their tokens with the next."""
-_MAX_LEVELS = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ask:
-    """One request on behalf of a document."""
-
-    index: int
-    """Of the document in its shard."""
-    level: int
-    """0 for the document's own text, 1 and up for merges."""
-    chunk: int
-    prompt_ids: tuple[int, ...]
-    attempts: int = 0
-    """How often it was sent without success."""
-    suspect: bool = False
-    """Whether a replica broke while it worked on this and others: one of them is to blame."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """Requests that travel together."""
-
-    asks: tuple[Ask, ...]
-
-    @property
-    def suspect(self) -> bool:
-        """Whether nothing else should be in flight beside it."""
-        return any(ask.suspect for ask in self.asks)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """A summarised document. Token counts and forwards add up all its requests."""
-
-    text: str
-    finish_reason: FinishReason
-    totals: Totals
-    chunks: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """A failed document."""
-
-    error_type: str
-    message: str
-    attempts: int
-    by_service: bool = False
-    """Whether the call as a whole failed, rather than the model on this document."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkSettings:
-    """What the requests of a run have in common."""
-
-    decoding: Decoding
-    """Resolved; the seed is replaced row by row."""
-    seed: int
-    documents_per_call: int
-    max_attempts: int
+_WITHOUT_TEXT = ("EmptyDocument", "NullDocument")
 
 
 @dataclass
 class _Document:
+    """A document that is being generated."""
+
+    prompts: DocumentPrompts
+    chunks: int
+    gaps: tuple[str, ...]
+    truncated: bool
     level: int = 0
-    chunks: int = 0
     texts: list[str] = field(default_factory=list)
-    """Summaries of this level's chunks, empty while they are missing."""
+    """Answers of this level, empty while they are missing."""
     missing: int = 0
+    finish_reason: FinishReason = "stop"
+    """Of this level: "length" if that ended one of its answers."""
     totals: Totals = field(default_factory=Totals)
 
 
@@ -102,66 +60,109 @@ class ShardWork:
         texts: Sequence[str | Rejected],
         prompts: DocumentPrompts,
         settings: WorkSettings,
+        values: Sequence[Mapping[str, str]] | None = None,
     ) -> None:
-        """`texts` has each document of the shard, or its rejection; all keys are indices in it."""
+        """`texts` has each document of the shard, or its rejection; all keys are indices in it.
+        `values` has the columns that the template names, for each document."""
         self.summaries: dict[int, Summary] = {}
         self.failures: dict[int, Failure] = {}
         self._shard = shard
         self._prompts = prompts
         self._settings = settings
+        self._values = values
+        self._texts: dict[int, str] = {}
+        self._contents = Contents()
         self._documents: dict[int, _Document] = {}
+        self._spent = Totals()
         self._round: list[Ask] = []
-        self._begin(texts)
+        self._isolated: set[int] = set()
+        for index, text in enumerate(texts):
+            if isinstance(text, str):
+                self._texts[index] = text
+                self._contents.add(index, self._key(index, text))
+            else:
+                self._reject(index, text)
 
     @property
     def totals(self) -> Totals:
-        """Cost of all finished documents, failed ones included."""
-        return sum((d.totals for d in self._documents.values()), Totals())
+        """Cost of all that was generated here, for failed documents too, and how many documents
+        were copied."""
+        return self._spent
+
+    @property
+    def claimable(self) -> list[bytes]:
+        """Contents that somebody else may have generated; none if nothing is to be shared."""
+        return self._contents.claimable if self._settings.dedupe else []
+
+    def take(self, answers: Mapping[bytes, Answer]) -> None:
+        """Take what is known of claimable contents: their result, or who generates it."""
+        for key, answer in answers.items():
+            summary = self._contents.answer(key, answer)
+            if summary is not None:
+                self._copy(self._contents.succeed(key, summary), summary)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether contents are left that others generate."""
+        return self._contents.waiting
+
+    def settlement(self) -> tuple[dict[bytes, bytes], list[bytes]]:
+        """Results of contents generated here, and contents that failed; each is told once."""
+        return self._contents.settlement()
+
+    def begin(self) -> None:
+        """Make the prompts of the documents that are to be generated here. Of long documents that
+        takes a while; `next_calls` does what is left of it."""
+        ready = self._contents.begin()
+        for index, fitted in zip(ready, self._fitted(ready), strict=True):
+            if isinstance(fitted, Fitted):
+                self._documents[index] = _Document(
+                    prompts=self._prompts_of(index),
+                    chunks=len(fitted.prompts),
+                    gaps=fitted.gaps,
+                    truncated=fitted.truncated,
+                )
+                self._ask(index, [("", prompt) for prompt in fitted.prompts])
+            else:
+                self._give_up(index, fitted)
 
     def next_calls(self) -> list[Call]:
         """What to send now, longest prompts first and like beside like; empty when done."""
+        self.begin()
         asks, self._round = self._round, []
-        asks.sort(key=lambda ask: len(ask.prompt_ids), reverse=True)
-        fresh = [ask for ask in asks if not ask.attempts]
-        size = self._settings.documents_per_call
-        calls = [Call(asks=tuple(fresh[i : i + size])) for i in range(0, len(fresh), size)]
-        return calls + [Call(asks=(ask,)) for ask in asks if ask.attempts]
+        return group_asks([a for a in asks if self.wanted(a)], self._settings.documents_per_call)
 
     def wanted(self, ask: Ask) -> bool:
-        """Whether the ask's document can still be summarised."""
+        """Whether the ask's document can still be answered."""
         return ask.index not in self.failures
 
     def request(self, ask: Ask) -> GenerationRequest:
         """The request of an ask. Its id is stable; so is its seed, even when sent again."""
-        file, row = self._shard.place(ask.index)
         step = f"{ask.level}/{ask.chunk}"
-        identity = f"{self._settings.seed}\0{file}\0{row}/{step}".encode()
-        digest = blake2b(identity, digest_size=8).digest()
-        seed = int.from_bytes(digest, "big") >> 1
+        seed = derived_seed(self._settings.seed, f"{self._identity(ask.index)}/{step}")
         return GenerationRequest(
             request_id=f"{self._shard.shard_id}/{ask.index}/{step}",
-            prompt_ids=ask.prompt_ids,
+            prompt_ids=tuple(ask.prompt_ids),
             decoding=replace(self._settings.decoding, seed=seed),
             lane="batch",
         )
 
     def succeed(self, ask: Ask, completion: Completion) -> None:
         """Take a completion; one that ended in error counts as a failure."""
+        cost = cost_of(completion.usage)
         document = self._documents[ask.index]
-        usage = completion.usage
-        document.totals += Totals(
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            forwards=usage.forwards,
-        )
+        document.totals += cost
+        self._spent += cost
         if completion.finish_reason in ("error", "cancelled"):
             message = completion.error or f"The request was {completion.finish_reason}."
             self.fail(ask, "EngineError", message)
             return
         document.texts[ask.chunk] = completion.text.strip()
         document.missing -= 1
+        if completion.finish_reason == "length":
+            document.finish_reason = "length"
         if self.wanted(ask) and not document.missing:
-            self._end_level(ask.index, [t for t in document.texts if t], completion.finish_reason)
+            self._end_level(ask.index, document)
 
     def fail(
         self,
@@ -179,54 +180,126 @@ class ShardWork:
         if attempts < self._settings.max_attempts:
             again = replace(ask, attempts=attempts, suspect=ask.suspect or suspect)
             self._round.append(again)
-        else:
-            self.failures[ask.index] = Failure(
-                error_type=error_type, message=message, attempts=attempts, by_service=by_service
-            )
-            self._round = [other for other in self._round if other.index != ask.index]
-
-    def _begin(self, texts: Sequence[str | Rejected]) -> None:
-        good = {index: text for index, text in enumerate(texts) if isinstance(text, str)}
-        for index, reason in enumerate(texts):
-            self._documents[index] = _Document()
-            if isinstance(reason, Rejected):
-                self.failures[index] = Failure(
-                    error_type=reason.error_type, message=reason.message, attempts=0
-                )
-        whole = self._prompts.whole(list(good.values()))
-        for (index, text), prompt in zip(good.items(), whole, strict=True):
-            pieces = [prompt] if prompt is not None else self._cut(text, overlap=True)
-            self._documents[index].chunks = len(pieces)
-            self._ask(index, pieces)
-
-    def _cut(self, text: str, *, overlap: bool) -> list[tuple[int, ...]]:
-        limit = self._prompts.max_text_tokens
-        shared = limit // _OVERLAP if overlap else 0
-        pieces = split_into_chunks(self._prompts.tokenizer, text, limit, shared)
-        return [self._prompts.cut(piece) for piece in pieces if piece.strip()]
-
-    def _ask(self, index: int, prompts: Sequence[tuple[int, ...]]) -> None:
-        document = self._documents[index]
-        document.texts = [""] * len(prompts)
-        document.missing = len(prompts)
-        for chunk, prompt in enumerate(prompts):
-            self._round.append(
-                Ask(index=index, level=document.level, chunk=chunk, prompt_ids=prompt)
-            )
-
-    def _end_level(self, index: int, texts: list[str], finish_reason: FinishReason) -> None:
-        document = self._documents[index]
-        if len(texts) <= 1:
-            self.summaries[index] = Summary(
-                text=texts[0] if texts else "",
-                finish_reason=finish_reason,
-                totals=document.totals,
-                chunks=document.chunks,
-            )
             return
-        pieces = self._cut("\n".join(texts), overlap=False)
+        self.failures[ask.index] = Failure(
+            error_type=error_type, message=message, attempts=attempts, by_service=by_service
+        )
+        self._contents.fail(ask.index)
+
+    def suspect(self, ask: Ask) -> None:
+        """Send again, alone, with no attempt counted: a replica died under this and others."""
+        if self.wanted(ask):
+            self._round.append(replace(ask, suspect=True))
+
+    def isolate(self, indices: Iterable[int]) -> None:
+        """Send these documents alone from now on: they may have taken something along."""
+        self._isolated.update(indices)
+        self._round = [
+            replace(ask, suspect=ask.suspect or ask.index in self._isolated) for ask in self._round
+        ]
+
+    def condemn(self, ask: Ask, error_type: str, message: str, attempts: int) -> None:
+        """The ask's document has failed for good, and with it those that have the same content."""
+        if self.wanted(ask):
+            failure = Failure(error_type=error_type, message=message, attempts=attempts)
+            self._condemn(ask.index, failure)
+
+    def _key(self, index: int, text: str) -> bytes:
+        if not self._settings.dedupe:
+            return index.to_bytes(8, "big")
+        return content_key(text, self._values[index] if self._values else None)
+
+    def _identity(self, index: int) -> str:
+        if self._settings.dedupe:
+            return self._contents.key(index).hex()
+        file, row = self._shard.place(index)
+        return f"{file}\0{row}"
+
+    def _reject(self, index: int, reason: Rejected) -> None:
+        if self._settings.skip_empty and reason.error_type in _WITHOUT_TEXT:
+            self.summaries[index] = Summary(
+                text="", finish_reason="stop", totals=Totals(), chunks=0
+            )
+        else:
+            self.failures[index] = Failure(
+                error_type=reason.error_type, message=reason.message, attempts=reason.attempts
+            )
+
+    def _prompts_of(self, index: int) -> DocumentPrompts:
+        return self._prompts.bound(self._values[index]) if self._values else self._prompts
+
+    def _fitted(self, indices: Sequence[int]) -> Iterator[Fitted | RaydiffError]:
+        policy = self._settings.length
+        texts = [self._texts.pop(index) for index in indices]
+        if not self._values:
+            yield from self._prompts.fit(texts, policy)
+            return
+        for index, text in zip(indices, texts, strict=True):
+            try:
+                yield from self._prompts_of(index).fit([text], policy)
+            except UsageError as error:
+                yield DocumentTooLong(str(error))
+
+    def _give_up(self, index: int, error: RaydiffError) -> None:
+        failure = Failure(error_type=type(error).__name__, message=str(error), attempts=0)
+        self._condemn(index, failure)
+
+    def _condemn(self, index: int, failure: Failure) -> None:
+        self.failures.update(dict.fromkeys(self._contents.fail_all(index), failure))
+
+    def _ask(self, index: int, groups: Sequence[tuple[str, Sequence[int] | None]]) -> None:
+        """Ask for the prompts of a level; where there is none, the text is the answer."""
+        document = self._documents[index]
+        document.texts = [text for text, _ in groups]
+        document.missing = 0
+        document.finish_reason = "stop"
+        for chunk, (_, prompt) in enumerate(groups):
+            if prompt is not None:
+                document.missing += 1
+                ask = Ask(
+                    index=index,
+                    level=document.level,
+                    chunk=chunk,
+                    prompt_ids=prompt,
+                    suspect=index in self._isolated,
+                )
+                self._round.append(ask)
+
+    def _end_level(self, index: int, document: _Document) -> None:
+        answers = document.texts
+        texts = [text for text in answers if text]
+        if self._settings.combine == "join":
+            self._finish(index, document, joined_answers(answers, document.gaps))
+        elif self._settings.combine == "vote":
+            self._finish(index, document, most_frequent(texts))
+        elif len(texts) <= 1:
+            self._finish(index, document, texts[0] if texts else "")
+        else:
+            self._merge(index, document, texts)
+
+    def _merge(self, index: int, document: _Document, texts: Sequence[str]) -> None:
         document.level += 1
-        if len(pieces) >= len(texts) or document.level >= _MAX_LEVELS:
-            # Summaries as long as what they summarise never come down to one: keep the beginning.
-            pieces = pieces[:1]
-        self._ask(index, pieces)
+        last = document.level >= self._settings.merge_depth
+        try:
+            level = next_level(document.prompts.merging, texts, last=last)
+        except BaseException as error:
+            self._give_up(index, as_tokenizer_error(error))
+            return
+        document.truncated |= level.truncated
+        self._ask(index, [(group.text, group.prompt) for group in level.groups])
+
+    def _finish(self, index: int, document: _Document, text: str) -> None:
+        summary = Summary(
+            text=text,
+            finish_reason=document.finish_reason,
+            totals=document.totals,
+            chunks=document.chunks,
+            truncated=document.truncated,
+        )
+        members = self._contents.succeed(self._contents.key(index), summary)
+        self.summaries[index] = summary
+        self._copy([member for member in members if member != index], summary)
+
+    def _copy(self, indices: Sequence[int], summary: Summary) -> None:
+        self.summaries.update(dict.fromkeys(indices, summary))
+        self._spent += Totals(duplicates=len(indices))
