@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from raydiff.corpus.dedupe import Answer, ResultIndex
 
 LEASE_S = 15.0
 """A worker that was not heard of for this long holds nobody up."""
@@ -85,6 +87,7 @@ class Coordinator:
         self._lock = _Lock()
         self._changed = asyncio.Condition()
         self._fleet: Any = None
+        self._results = ResultIndex(clock=clock)
 
     async def beat(self, beat: Beat, actor: Any) -> None:
         """Note that a worker lives."""
@@ -95,6 +98,8 @@ class Coordinator:
             known = self._workers[identity.worker_id] = _Worker(beat, actor, 0.0)
         known.beat = beat
         known.heard_s = self._clock()
+        for shard_id in beat.shards:
+            self._results.renew(shard_id)
 
     async def set_fleet(self, fleet: Any) -> None:
         """Keep what the driver knows of the replicas, for the workers."""
@@ -152,6 +157,16 @@ class Coordinator:
         if worker := self._workers.get(worker_id):
             worker.drained = pause
             await self._tell()
+
+    async def claim(self, owner: str, keys: Sequence[bytes]) -> list[Answer]:
+        """As `ResultIndex.claim`."""
+        return self._results.claim(owner, keys)
+
+    async def settle(
+        self, owner: str, results: Mapping[bytes, bytes], failed: Sequence[bytes]
+    ) -> None:
+        """As `ResultIndex.settle`."""
+        self._results.settle(owner, results, failed)
 
     async def stuck(self, silent_s: float, still_s: float) -> list[Stuck]:
         """Workers not heard of for `silent_s`, or with a shard that did not get on for `still_s`.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -20,8 +18,10 @@ from raydiff.corpus.careful import (
     probe_each,
     without_condemned,
 )
-from raydiff.corpus.commit import Totals, commit_shard
+from raydiff.corpus.commit import ShardReport, commit_shard
+from raydiff.corpus.dedupe import NothingShared, SharedResults
 from raydiff.corpus.disk_full import when_there_is_room
+from raydiff.corpus.fields import template_values
 from raydiff.corpus.gate import CallGate
 from raydiff.corpus.inputs import InputLayout
 from raydiff.corpus.plan import Shard, Span
@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 
 _MAX_PREPARING = 1_000
 """No bound: what must be prepared alone is what waits for others."""
+_POLL_S = 0.5
+"""Between questions after results that other shards work on."""
 _TELLING = 4
 """From this many documents on, a shard in which none got through is the service's fault."""
 
@@ -55,30 +57,6 @@ class Generator(Protocol):
         self, requests: Sequence[GenerationRequest], *, timeout_s: float
     ) -> list[Completion]:
         """Completions in the order of the requests."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardReport:
-    """What a worker tells the driver of a committed shard: one small record."""
-
-    shard_id: str
-    rows: int
-    errors: int
-    totals: Totals
-    started_s: float
-    """Unix time at which reading began."""
-    finished_s: float
-    """Unix time of the commit."""
-
-    def to_json(self) -> str:
-        """As a string, which crosses Ray Data without a schema of its own."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> ShardReport:
-        """The inverse of `to_json`."""
-        fields: dict[str, Any] = json.loads(text)
-        return cls(**{**fields, "totals": Totals(**fields["totals"])})
 
 
 class ShardProcessor:
@@ -96,8 +74,10 @@ class ShardProcessor:
         gate: CallGate,
         call_timeout_s: float,
         pulse: Pulse | None = None,
+        shared: SharedResults | None = None,
     ) -> None:
-        """`generator` raises ReplicaDied when the first replica dies under a call."""
+        """`generator` raises ReplicaDied when the first replica dies under a call. Without
+        `shared` results, every shard generates all its documents."""
         self._reader = SpanReader(input_folder, layout)
         self._output = output
         self._columns = layout.columns
@@ -108,6 +88,7 @@ class ShardProcessor:
         self._preparing = CallGate(_MAX_PREPARING)
         self._call_timeout_s = call_timeout_s
         self._pulse = pulse or Pulse()
+        self._shared = shared or NothingShared()
 
     async def process(self, shard: Shard, queued: Callable[[], None] = lambda: None) -> ShardReport:
         """Take a shard to its commit. `queued` is told once its calls wait at the gate.
@@ -127,12 +108,29 @@ class ShardProcessor:
         careful = deaths >= CAREFUL_FROM
         async with self._preparing.alone() if careful else self._preparing.shared():
             work, carried = await asyncio.to_thread(self._prepare, shard, attempts, deaths)
-        work.isolate(attempts.guilty)
-        while calls := work.next_calls():
-            with self._pulse.waiting(shard.shard_id):
-                await self._send_all(work, shard, attempts, calls, queued)
+            work.isolate(attempts.guilty)
+            await self._begin(work, shard)
+        while True:
+            while calls := work.next_calls():
+                with self._pulse.waiting(shard.shard_id):
+                    await self._send_all(work, shard, attempts, calls, queued)
+            queued()
+            await self._shared.settle(shard.shard_id, *work.settlement())
+            if not work.waiting:
+                break
+            await asyncio.sleep(_POLL_S)
+            self._pulse.on(shard.shard_id)
+            async with self._preparing.shared():
+                await self._begin(work, shard)
         _require_service(work, shard)
         return await asyncio.to_thread(self._finish, shard, attempts, work, carried, started_s)
+
+    async def _begin(self, work: ShardWork, shard: Shard) -> None:
+        """Begin what nobody else has; take what others have done."""
+        if keys := work.claimable:
+            answers = await self._shared.claim(shard.shard_id, keys)
+            work.take(dict(zip(keys, answers, strict=True)))
+        await asyncio.to_thread(work.begin)
 
     def _prepare(
         self, shard: Shard, attempts: ShardAttempts, deaths: int
@@ -145,13 +143,14 @@ class ShardProcessor:
                 shard.shard_id,
                 deaths,
             )
-            probe_each(texts, attempts, lambda alone: self._work(shard, alone))
-        work = self._work(shard, texts)
+            probe_each(texts, attempts, lambda alone: self._work(shard, alone, table).begin())
+        work = self._work(shard, texts, table)
         self._pulse.on(shard.shard_id)
         return work, table
 
-    def _work(self, shard: Shard, texts: Sequence[str | Rejected]) -> ShardWork:
-        return ShardWork(shard, texts, self._prompts, self._settings)
+    def _work(self, shard: Shard, texts: Sequence[str | Rejected], table: pa.Table) -> ShardWork:
+        values = template_values(table, self._prompts.style.fields)
+        return ShardWork(shard, texts, self._prompts, self._settings, values)
 
     def _read(
         self, shard: Shard, attempts: ShardAttempts, deaths: int
@@ -269,19 +268,14 @@ class ShardProcessor:
         started_s: float,
     ) -> ShardReport:
         good, bad = output_tables(shard, self._columns, carried, work.summaries, work.failures)
-        part = when_there_is_room(
-            lambda: commit_shard(self._output, shard, good, bad, work.totals),
+        report = when_there_is_room(
+            lambda: commit_shard(
+                self._output, shard, good, bad, work.totals, started_s=started_s
+            ),
             on_wait=lambda: self._pulse.on(shard.shard_id),
         )
         attempts.end()
-        return ShardReport(
-            shard_id=shard.shard_id,
-            rows=part.rows,
-            errors=part.errors,
-            totals=work.totals,
-            started_s=started_s,
-            finished_s=time.time(),
-        )
+        return report
 
 
 def _require_service(work: ShardWork, shard: Shard) -> None:

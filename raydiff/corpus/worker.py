@@ -19,8 +19,10 @@ from raydiff.corpus.intake import Intake
 from raydiff.corpus.pace import Pace
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.presence import Presence
-from raydiff.corpus.process import ShardProcessor, ShardReport
+from raydiff.corpus.commit import ShardReport
+from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.pulse import Pulse
+from raydiff.corpus.sharing import RunResults
 from raydiff.corpus.sizing import Fleet, Sizer
 from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
@@ -109,15 +111,11 @@ class ShardWorker:
                 Tokenizer.load(settings.model), job.style, job.decoding.max_tokens or 1
             ),
             generator=self._pace,
-            settings=WorkSettings(
-                decoding=job.decoding,
-                seed=settings.seed,
-                documents_per_call=settings.documents_per_call,
-                max_attempts=settings.max_attempts,
-            ),
+            settings=WorkSettings.of(settings, job.decoding),
             gate=self._gate,
             call_timeout_s=settings.call_timeout_s,
             pulse=pulse,
+            shared=None if job.coordinator is None else RunResults(job.coordinator),
         )
 
     async def __call__(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
