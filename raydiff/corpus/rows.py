@@ -49,6 +49,7 @@ def _summary_columns(results: Sequence[Summary]) -> list[_Column]:
         ("completion_tokens", pa.int64(), [r.totals.completion_tokens for r in results]),
         ("forwards", pa.int64(), [r.totals.forwards for r in results]),
         ("chunks", pa.int64(), [r.chunks for r in results]),
+        ("truncated", pa.bool_(), [r.truncated for r in results]),
     ]
 
 
