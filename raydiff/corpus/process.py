@@ -86,6 +86,7 @@ class ShardProcessor:
         self._settings = settings
         self._gate = gate
         self._preparing = CallGate(_MAX_PREPARING)
+        self._one_suspect = asyncio.Lock()
         self._call_timeout_s = call_timeout_s
         self._pulse = pulse or Pulse()
         self._shared = shared or NothingShared()
@@ -226,31 +227,38 @@ class ShardProcessor:
         The first time it only keeps away from other suspects, which costs the run nothing. Once
         a replica died under it, nothing else of the run may be in flight: then it is to blame.
         """
-        while work.wanted(ask):
-            quiet = attempts.deaths(ask.index) > 0 or self._settings.max_attempts == 1
-            async with self._gate.alone(quiet=quiet) as certain:
-                if not work.wanted(ask):
-                    return
-                death = await asyncio.to_thread(attempts.charge, ask.index)
-                try:
-                    (completion,) = await self._generate(work, shard, [ask])
-                except ReplicaDied as error:
-                    reason = _one_line(error)
-                except Exception as error:
-                    await asyncio.to_thread(attempts.discharge, ask.index)
-                    _fail(work, ask, error)
-                    return
-                else:
-                    await asyncio.to_thread(attempts.discharge, ask.index)
-                    work.succeed(ask, completion)
-                    return
-            _log.warning(
-                "A replica died with document %d of shard %s alone in hand (%d of %d).",
-                *(ask.index, shard.shard_id, death, self._settings.max_attempts),
-            )
-            if certain and death >= self._settings.max_attempts:
-                work.condemn(ask, "ReplicaDied", reason, attempts=death + ask.attempts)
-                _require_service(work, shard)
+        async with self._one_suspect:
+            while work.wanted(ask) and await self._kills_a_replica(work, shard, attempts, ask):
+                pass
+
+    async def _kills_a_replica(
+        self, work: ShardWork, shard: Shard, attempts: ShardAttempts, ask: Ask
+    ) -> bool:
+        """Send a suspect once, alone; returns whether a replica died under it."""
+        most = self._settings.max_attempts
+        quiet = attempts.deaths(ask.index) > 0 or most == 1
+        async with self._gate.alone(quiet=quiet) as certain:
+            death = await asyncio.to_thread(attempts.charge, ask.index)
+            try:
+                (completion,) = await self._generate(work, shard, [ask])
+            except ReplicaDied as error:
+                reason = _one_line(error)
+            except Exception as error:
+                await asyncio.to_thread(attempts.discharge, ask.index)
+                _fail(work, ask, error)
+                return False
+            else:
+                await asyncio.to_thread(attempts.discharge, ask.index)
+                work.succeed(ask, completion)
+                return False
+        _log.warning(
+            "A replica died with document %d of shard %s alone in hand (%d of %d).",
+            *(ask.index, shard.shard_id, death, most),
+        )
+        if certain and death >= most:
+            work.condemn(ask, "ReplicaDied", reason, attempts=death + ask.attempts)
+            _require_service(work, shard)
+        return True
 
     async def _generate(
         self, work: ShardWork, shard: Shard, asks: Sequence[Ask]
@@ -269,9 +277,7 @@ class ShardProcessor:
     ) -> ShardReport:
         good, bad = output_tables(shard, self._columns, carried, work.summaries, work.failures)
         report = when_there_is_room(
-            lambda: commit_shard(
-                self._output, shard, good, bad, work.totals, started_s=started_s
-            ),
+            lambda: commit_shard(self._output, shard, good, bad, work.totals, started_s=started_s),
             on_wait=lambda: self._pulse.on(shard.shard_id),
         )
         attempts.end()
@@ -280,7 +286,8 @@ class ShardProcessor:
 
 def _require_service(work: ShardWork, shard: Shard) -> None:
     """Do not commit a shard as failed when it is the service that failed."""
-    sent = [f for f in work.failures.values() if f.attempts]
+    # Documents with the same content share one failure, which says no more for being theirs.
+    sent = list({id(f): f for f in work.failures.values() if f.attempts}.values())
     if work.summaries or len(sent) < _TELLING:
         return
     if all(failure.by_service for failure in sent):

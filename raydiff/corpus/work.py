@@ -199,9 +199,12 @@ class ShardWork:
         ]
 
     def condemn(self, ask: Ask, error_type: str, message: str, attempts: int) -> None:
-        """The ask's document has failed for good, and with it those that have the same content."""
+        """The ask's document has failed for good, and with it those that have the same content:
+        it took something of the service along."""
         if self.wanted(ask):
-            failure = Failure(error_type=error_type, message=message, attempts=attempts)
+            failure = Failure(
+                error_type=error_type, message=message, attempts=attempts, by_service=True
+            )
             self._condemn(ask.index, failure)
 
     def _key(self, index: int, text: str) -> bytes:
