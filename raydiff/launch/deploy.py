@@ -23,7 +23,7 @@ from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview
 from raydiff.config import APP_NAME, AppSettings, ServeSettings
 from raydiff.errors import ClusterError, ModelError
 from raydiff.launch.ports import free_port, require_free
-from raydiff.launch.signals import undisturbed
+from raydiff.launch.signals import at_termination, undisturbed
 from raydiff.serve.app import required_cpus, required_gpus
 
 log = logging.getLogger(__name__)
@@ -76,8 +76,9 @@ def deployed(
             _start_serve(endpoint)
         else:
             _warn_of_other_endpoint(endpoint)
-        _deploy(application, settings)
-        yield
+        with at_termination(lambda: _request_removal(started_serve, keep)):
+            _deploy(application, settings)
+            yield
     finally:
         if not keep:
             # Ray prints Serve's end as an error, on the standard output of whoever asked for it
@@ -167,6 +168,17 @@ def _wait_for_http(url: str) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(POLL_S)
     log.warning("The application runs, but %s does not answer yet.", url)
+
+
+def _request_removal(started_serve: bool, keep: bool) -> None:
+    """Ask the controller for the end, which it brings about even when this process is gone."""
+    client = None if keep else _get_global_client(raise_if_no_controller_running=False)
+    if client is None:
+        return
+    if started_serve:
+        client._controller.graceful_shutdown.remote()
+    else:
+        client._controller.delete_apps.remote([APP_NAME])
 
 
 def _remove(started_serve: bool) -> None:
