@@ -8,13 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from raydiff.errors import EngineError
+from raydiff.errors import EngineError, ReplicaDied
 from raydiff.request import Completion, GenerationRequest, Usage
 from raydiff.text import Tokenizer
 
 POISON = "POISON"
 """A document with this word fails, alone, whenever it is tried."""
 CRASH = "CRASH"
+"""A replica that is given a document with this word dies."""
+BROKEN = "BROKEN"
 """A call that carries a document with this word fails as a whole."""
 
 
@@ -71,7 +73,9 @@ class FakeGenerator:
             raise EngineError("the replica is down")
         texts = [self.tokenizer.decode(request.prompt_ids[1:-1]) for request in requests]
         if any(CRASH in text for text in texts):
-            raise EngineError("the replica crashed")
+            raise ReplicaDied("the replica crashed")
+        if any(BROKEN in text for text in texts):
+            raise EngineError("the call failed")
         return [fake_completion(r, text) for r, text in zip(requests, texts, strict=True)]
 
 

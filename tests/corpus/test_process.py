@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from raydiff.corpus.attempts import Attempts
-from raydiff.corpus.commit import Totals, settle_parts
-from raydiff.corpus.cutting import cut_into_shards
-from raydiff.corpus.inputs import read_inputs
+from raydiff.config import CorpusSettings
+from raydiff.corpus.attempts import ShardAttempts
+from raydiff.corpus.careful import CAREFUL_FROM, MAX_UNEXPLAINED
+from raydiff.corpus.commit import ShardReport, Totals
+from raydiff.corpus.cutting import plan_items
+from raydiff.corpus.gate import CallGate
+from raydiff.corpus.inputs import open_inputs
 from raydiff.corpus.plan import Shard
-from raydiff.corpus.process import CallGate, ShardProcessor, ShardReport
+from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError
@@ -22,18 +26,20 @@ from raydiff.request import Decoding
 from raydiff.text import DocumentPrompts
 
 from .conftest import WriteCorpus, make_toy_model, read_outputs
-from .fakes import CRASH, POISON, FakeGenerator
-from .test_reading import spoil_pages
+from .fakes import BROKEN, CRASH, POISON, FakeGenerator
+from .spoiling import spoil_pages
 
 
 class Bench:
     """A processor over a corpus, with its generator at hand."""
 
     def __init__(self, model: str, source: Path, output: Path, **options: Any) -> None:
-        inputs = read_inputs(
-            str(source), text="text", id_column=None, passed=options.pop("passed", ())
+        settings = CorpusSettings(
+            input=str(source), output=str(output), pass_columns=options.pop("passed", ())
         )
-        self.shards: list[Shard] = cut_into_shards(inputs.files, options.pop("shard_rows", 8))
+        inputs = open_inputs(settings)
+        planned = plan_items(inputs, inputs.listing, options.pop("shard_rows", 8))
+        self.shards = [item for item in planned if isinstance(item, Shard)]
         self.folder = LocalFolder(output)
         self.folder.make("errors")
         self.folder.make("attempts")
@@ -41,17 +47,16 @@ class Bench:
         self.processor = ShardProcessor(
             input_folder=inputs.folder,
             output=self.folder,
-            columns=inputs.columns,
+            layout=inputs.layout,
             prompts=DocumentPrompts.of(self.generator.tokenizer, None, 16),
             generator=self.generator,
-            suspect_generator=self.generator,
             settings=WorkSettings(
                 decoding=Decoding(max_tokens=16, steps=4),
                 seed=0,
                 documents_per_call=4,
                 max_attempts=3,
             ),
-            calls_in_flight=options.pop("calls_in_flight", 3),
+            gate=CallGate(3),
             call_timeout_s=5,
         )
 
@@ -74,7 +79,7 @@ async def test_a_shard_becomes_rows_in_input_order(
     ]
     assert list(good[0]) == [
         *("doc_id", "source_file", "source_row", "note", "summary", "finish_reason"),
-        *("prompt_tokens", "completion_tokens", "forwards", "chunks"),
+        *("prompt_tokens", "completion_tokens", "forwards", "chunks", "truncated"),
     ]
     assert bad == [
         {
@@ -128,7 +133,7 @@ async def test_the_next_shard_fills_in_as_one_runs_out(
     source = write_corpus(tmp_path / "a.parquet", [f"t {i}" for i in range(64)])
     bench = Bench(toy_model, source, tmp_path / "out", delay_s=0.02, shard_rows=32)
     await bench.run()
-    order = [call[0].request_id[:6] for call in bench.generator.calls]
+    order = [call[0].request_id[:8] for call in bench.generator.calls]
     changes = sum(one != other for one, other in pairwise(order))
     assert changes == 1
 
@@ -147,7 +152,7 @@ async def test_a_document_of_one_megabyte_is_chunked_and_merged(
     assert [good[0]["chunks"], good[2]["chunks"]] == [1, 1]
 
 
-async def test_a_call_that_breaks_the_replica_costs_only_the_guilty_document(
+async def test_a_document_that_kills_replicas_is_the_only_one_charged(
     tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
 ) -> None:
     texts = [f"fine {i}" for i in range(16)]
@@ -157,33 +162,56 @@ async def test_a_call_that_breaks_the_replica_costs_only_the_guilty_document(
     await bench.run()
     good, bad = read_outputs(tmp_path / "out")
     assert [(r["source_row"], r["error_type"], r["attempts"]) for r in bad] == [
-        (5, "EngineError", 3)
+        (5, "ReplicaDied", 3)
     ]
     assert len(good) == 15
+    guilty = bench.shards[0].shard_id + "/5/0/0"
+    # One death with others in hand, then alone until it has had its attempts; nobody twice else.
+    assert bench.generator.sent[guilty] == 1 + 3
+    assert max(n for name, n in bench.generator.sent.items() if name != guilty) == 2
 
 
-async def test_a_suspect_runs_with_nothing_beside_it() -> None:
-    gate = CallGate(3)
-    running: list[str] = []
-    beside: list[list[str]] = []
+async def test_a_call_that_fails_as_a_whole_charges_only_who_fails_alone(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    texts = [f"fine {i}" for i in range(8)]
+    texts[2] = f"{BROKEN} here"
+    source = write_corpus(tmp_path / "a.parquet", texts)
+    await Bench(toy_model, source, tmp_path / "out").run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert [(r["source_row"], r["error_type"], r["attempts"]) for r in bad] == [
+        (2, "EngineError", 3)
+    ]
+    assert len(good) == 7
 
-    async def normal(name: str) -> None:
-        async with gate.shared():
-            running.append(name)
-            await asyncio.sleep(0.01)
-            running.remove(name)
 
-    async def suspect() -> None:
-        async with gate.alone():
-            running.append("suspect")
-            await asyncio.sleep(0.01)
-            beside.append(list(running))
-            running.remove("suspect")
+async def test_deaths_are_counted_over_the_lives_of_workers(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    """Two replicas died under it before the worker was lost: it has one attempt left."""
+    source = write_corpus(tmp_path / "a.parquet", ["fine", f"{CRASH} here", "fine too", "x"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    earlier = ShardAttempts(bench.folder, bench.shards[0])
+    earlier.begin()
+    for _ in range(2):
+        earlier.charge(1)
+    await bench.run()
+    _, bad = read_outputs(tmp_path / "out")
+    assert [(r["source_row"], r["error_type"], r["attempts"]) for r in bad] == [
+        (1, "ReplicaDied", 3)
+    ]
+    assert bench.generator.sent[bench.shards[0].shard_id + "/1/0/0"] == 1
 
-    await asyncio.gather(
-        *(normal(str(i)) for i in range(5)), suspect(), suspect(), *(normal("x") for _ in range(3))
-    )
-    assert beside == [["suspect"], ["suspect"]]
+
+async def test_a_service_that_kills_everything_condemns_no_document(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"{CRASH} {i}" for i in range(20)])
+    bench = Bench(toy_model, source, tmp_path / "out", shard_rows=20)
+    with pytest.raises(ClusterError, match="all 4 documents"):
+        await bench.run()
+    assert read_outputs(tmp_path / "out") == ([], [])
+    assert len(bench.generator.calls) < 20  # it does not go through all of them first
 
 
 async def test_a_service_that_is_down_stops_the_run_instead_of_failing_documents(
@@ -194,7 +222,7 @@ async def test_a_service_that_is_down_stops_the_run_instead_of_failing_documents
     bench.generator.down = True
     with pytest.raises(ClusterError, match=r"all 8 documents.*the replica is down"):
         await bench.run()
-    assert settle_parts(bench.folder) == {}
+    assert read_outputs(tmp_path / "out") == ([], [])
 
 
 async def test_documents_that_all_fail_by_themselves_are_error_rows(
@@ -220,13 +248,75 @@ async def test_rows_of_spoiled_pages_are_errors_and_the_rest_goes_on(
     }
 
 
-async def test_a_shard_that_keeps_killing_its_worker_becomes_errors(
+KEPT: list[object] = []
+"""Risks that were never survived: collecting them would end them."""
+
+
+def die(bench: Bench, times: int, index: int | None = None) -> None:
+    """As workers that died with the first shard in hand, preparing a document if one is given."""
+    for _ in range(times):
+        attempts = ShardAttempts(bench.folder, bench.shards[0])
+        attempts.begin()
+        if index is not None:
+            risk = attempts.risk_document(index)
+            risk.__enter__()
+            KEPT.append(risk)
+
+
+async def test_a_document_that_keeps_killing_its_worker_fails_alone(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x", "y", "z"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    die(bench, CAREFUL_FROM)
+    die(bench, 3, index=1)
+    await bench.run()
+    good, bad = read_outputs(tmp_path / "out")
+    assert [(r["source_row"], r["error_type"], r["attempts"]) for r in bad] == [
+        (1, "WorkerDied", 3)
+    ]
+    assert [r["source_row"] for r in good] == [0, 2]
+    assert bench.shards[0].shard_id + "/1/0/0" not in bench.generator.sent
+
+
+async def test_a_careful_shard_marks_each_document_before_it_is_prepared(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x", "deadly", "z"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    die(bench, CAREFUL_FROM)
+    marks: list[list[str]] = []
+    fit = DocumentPrompts.fit
+
+    def watched(self: DocumentPrompts, texts: Sequence[str], *rest: Any) -> object:
+        if "deadly" in texts:
+            names = bench.folder.names(f"attempts/{bench.shards[0].shard_id}")
+            marks.append([n.rpartition("/")[2] for n in names])
+        return fit(self, texts, *rest)
+
+    monkeypatch.setattr(DocumentPrompts, "fit", watched)
+    await bench.run()
+    begun = [f"begun-{n:03d}" for n in range(1, CAREFUL_FROM + 2)]
+    assert marks == [["1-001", *begun], begun]  # alone at risk, then with all others
+
+
+async def test_machines_that_go_away_condemn_no_shard(
     tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
 ) -> None:
     source = write_corpus(tmp_path / "a.parquet", ["x", "y"])
     bench = Bench(toy_model, source, tmp_path / "out")
-    for _ in range(3):  # a dead worker leaves no more than this
-        Attempts(bench.folder).begin(bench.shards[0])
+    die(bench, CAREFUL_FROM + MAX_UNEXPLAINED - 1)
+    (report,) = await bench.run()
+    assert (report.rows, report.errors) == (2, 0)
+    assert bench.folder.names("attempts") == []
+
+
+async def test_a_shard_that_kills_its_worker_for_no_document_is_given_up_in_the_end(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x", "y"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    die(bench, CAREFUL_FROM + MAX_UNEXPLAINED)
     await bench.run()
     _, bad = read_outputs(tmp_path / "out")
     assert [(r["source_row"], r["error_type"]) for r in bad] == [
@@ -234,17 +324,6 @@ async def test_a_shard_that_keeps_killing_its_worker_becomes_errors(
         (1, "WorkerDied"),
     ]
     assert bench.generator.calls == []
-
-
-async def test_one_death_of_a_worker_costs_nothing(
-    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus
-) -> None:
-    source = write_corpus(tmp_path / "a.parquet", ["x", "y"])
-    bench = Bench(toy_model, source, tmp_path / "out")
-    Attempts(bench.folder).begin(bench.shards[0])
-    (report,) = await bench.run()
-    assert (report.rows, report.errors) == (2, 0)
-    assert bench.folder.names("attempts") == []
 
 
 async def test_an_input_that_vanished_stops_the_run(
@@ -255,7 +334,7 @@ async def test_an_input_that_vanished_stops_the_run(
     source.unlink()
     with pytest.raises(InputError, match="cannot be read any more"):
         await bench.run()
-    assert settle_parts(bench.folder) == {}
+    assert read_outputs(tmp_path / "out") == ([], [])
 
 
 def test_a_report_crosses_as_a_string() -> None:
