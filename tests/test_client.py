@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +20,10 @@ from raydiff.errors import (
     EngineError,
     Overloaded,
     PromptTooLong,
+    ReplicaDied,
 )
 from raydiff.request import Completion, Decoding, Event, GenerationRequest, Usage
+from raydiff.service_times import ServiceTimes
 
 QUICK = RetryPolicy(first_backoff_s=0.001, max_backoff_s=0.002, max_deaths=3)
 REQUEST = GenerationRequest(request_id="r", prompt_ids=(1,), decoding=Decoding())
@@ -47,6 +51,10 @@ class FakeResponse:
 
     def __await__(self) -> Any:
         return self.__anext__().__await__()
+
+    async def _to_object_ref(self) -> Any:
+        actor = SimpleNamespace(hex=lambda: "feed")
+        return SimpleNamespace(task_id=lambda: SimpleNamespace(actor_id=lambda: actor))
 
     async def __anext__(self) -> Any:
         try:
@@ -123,9 +131,47 @@ async def test_a_replicas_death_is_tried_again_elsewhere() -> None:
 
 async def test_a_call_that_kills_every_replica_is_given_up() -> None:
     handle = FakeHandle(died())
-    with pytest.raises(ClusterError):
+    with pytest.raises(ReplicaDied):
         await generate(handle)
     assert len(handle.responses) == QUICK.max_deaths
+
+
+async def test_a_caller_that_suspects_its_call_hears_of_the_first_death() -> None:
+    handle = FakeHandle(died(), [[COMPLETION]])
+    with pytest.raises(ReplicaDied):
+        await generate(handle, replace(QUICK, max_deaths=1))
+    assert len(handle.responses) == 1
+
+
+STUCK = replace(QUICK, stuck_floor_s=0.05)
+
+
+async def test_a_replica_that_does_not_answer_is_left_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is known to be stuck by what other calls took."""
+    handle = FakeHandle([[COMPLETION]], HANG, [[COMPLETION]])
+    client = Client(handle, STUCK)  # type: ignore[arg-type]  # has what is used of a handle
+    for _ in range(2):
+        assert await client.generate([REQUEST], timeout_s=5) == [COMPLETION]
+    assert [response.cancelled for response in handle.responses] == [False, True, False]
+    assert "actor id feed has not answered for" in caplog.text
+
+
+async def test_slow_is_not_stuck_before_anything_was_measured() -> None:
+    handle = FakeHandle(HANG)
+    with pytest.raises(DeadlineExceeded):
+        await generate(handle, STUCK, timeout_s=0.3)
+    assert len(handle.responses) == 1
+
+
+async def test_calls_that_all_take_long_are_not_stuck() -> None:
+    times = ServiceTimes()
+    times.add(12.0)
+    assert times.patience_s(30.0) == 120.0
+    for _ in range(64):
+        times.add(0.1)
+    assert times.patience_s(30.0) == 30.0
 
 
 async def test_serves_own_backpressure_is_tried_again() -> None:
