@@ -91,9 +91,9 @@ def _generate(opened: RunDirectory, options: Options, app: RunningApp) -> dict[s
     from raydiff.corpus.progress import Progress
     from raydiff.corpus.run import execute
 
-    done = sum(part.rows + part.errors for part in opened.committed.values())
+    done = opened.committed.documents
     _say_start(opened, app, done)
-    progress = Progress(opened.inputs.rows, done, sys.stderr)
+    progress = Progress(opened.plan.rows, done, sys.stderr)
     try:
         report = execute(opened, progress.update, app_name=app.app_name)
     finally:
@@ -108,7 +108,7 @@ def _say_start(opened: RunDirectory, app: RunningApp, done: int) -> None:
     print(f"Model {', '.join(app.models)} at {app.url} ({how})", file=sys.stderr)
     print(f"Metrics at {app.metrics_url}", file=sys.stderr)
     shards = f"{len(opened.pending)} of {len(opened.plan.shards)} shards to do"
-    print(f"{opened.inputs.rows} documents, {done} committed, {shards}", file=sys.stderr)
+    print(f"{opened.plan.rows} documents, {done} committed, {shards}", file=sys.stderr)
 
 
 def _wait_for_scrape(seconds: float, app: RunningApp) -> None:

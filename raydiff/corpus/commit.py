@@ -1,53 +1,31 @@
-"""Commit records: one part file per shard, whose name says what it holds.
+"""Commits: one part file per shard, whose name says what it holds.
 
 The errors file is written first, under a name of this attempt only; then the part file in one
-atomic step. A shard is committed when its part file is there. Execution is at least once, so two
-attempts may both get here: with equal counts the second replaces the first, otherwise
-`settle_parts` keeps one.
+atomic step, unless there is one of that name. A shard is committed when its part file is there.
+Execution is at least once, so two attempts may both get here: with equal counts the first one
+stays, otherwise `settle_parts` keeps the one with fewer errors.
 """
 
 from __future__ import annotations
 
 import json
-import re
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raydiff.corpus.plan import Shard
+from raydiff.corpus.parts import ERRORS_FOLDER, Part
+from raydiff.corpus.plan import Shard, position_of
 from raydiff.corpus.storage import Folder
 
-ERRORS_FOLDER = "errors"
-_PART = re.compile(r"part-(?P<shard>\d{6,}-[0-9a-f]{8})-r(?P<rows>\d+)-e(?P<errors>\d+)\.parquet")
-_ERRORS = re.compile(r"errors/errors-(?P<shard>\d{6,}-[0-9a-f]{8})-[0-9a-f]{32}\.parquet")
-_METADATA_KEY = b"raydiff.part"
-
-
-@dataclass(frozen=True)
-class Part:
-    """A committed shard, as its file name states it."""
-
-    shard_id: str
-    rows: int
-    """Summarised documents: rows of the part file."""
-    errors: int
-    """Failed documents: rows of the errors file that its metadata names."""
-
-    @property
-    def name(self) -> str:
-        return f"part-{self.shard_id}-r{self.rows}-e{self.errors}.parquet"
-
-    @classmethod
-    def parse(cls, name: str) -> Part | None:
-        """The part that a file name states, or `None` if it is no part's name."""
-        match = _PART.fullmatch(name)
-        if match is None:
-            return None
-        return cls(match["shard"], int(match["rows"]), int(match["errors"]))
+METADATA_KEY = b"raydiff.part"
+CHECKSUM_BYTES = 8
+"""Enough to notice damage; checksums are most of what a ledger weighs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +35,15 @@ class Totals:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     forwards: int = 0
+    duplicates: int = 0
+    """Documents whose answer was that of another document with the same text."""
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             forwards=self.forwards + other.forwards,
+            duplicates=self.duplicates + other.duplicates,
         )
 
 
@@ -70,28 +51,109 @@ class Totals:
 class PartDetails:
     """What a part file's metadata adds to its name."""
 
-    errors_file: str | None
     totals: Totals
-    error_types: dict[str, int]
+    started_s: float
+    """Unix time at which reading began."""
+    finished_s: float
+    """Unix time of the commit."""
+    errors_file: str | None = None
+    errors_bytes: int = 0
+    errors_checksum: str = ""
+    error_types: dict[str, int] = field(default_factory=dict)
     """Failed documents by type of error."""
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> PartDetails:
+        """The inverse of `json.dumps(asdict(details))`."""
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**{**fields, "totals": Totals(**fields["totals"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardReport:
+    """What a worker tells the driver of a committed shard, and what the ledger keeps of it."""
+
+    shard_id: str
+    rows: int
+    errors: int
+    totals: Totals
+    started_s: float
+    """Unix time at which reading began."""
+    finished_s: float
+    """Unix time of the commit."""
+    error_types: dict[str, int] = field(default_factory=dict)
+    """Failed documents by type of error."""
+    part_bytes: int = 0
+    part_checksum: str = ""
+    errors_file: str | None = None
+    errors_bytes: int = 0
+    errors_checksum: str = ""
+
+    @property
+    def part(self) -> Part:
+        """The part file that it tells of."""
+        return shard_part(self.shard_id, self.rows, self.errors)
+
+    def to_json(self) -> str:
+        """As a string, which crosses Ray Data without a schema of its own."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ShardReport:
+        """The inverse of `to_json`."""
+        fields: dict[str, Any] = json.loads(text)
+        return cls(**{**fields, "totals": Totals(**fields["totals"])})
+
+
+def shard_part(shard_id: str, rows: int, errors: int) -> Part:
+    """The part of one shard."""
+    position, digest = position_of(shard_id), int(shard_id.rpartition("-")[2], 16)
+    return Part(first=position, last=position, digest=digest, rows=rows, errors=errors)
 
 
 def commit_shard(
-    folder: Folder, shard: Shard, summaries: pa.Table, errors: pa.Table, totals: Totals
-) -> Part:
-    """Make a shard's result durable and visible, both or neither."""
-    assert summaries.num_rows + errors.num_rows == shard.rows, shard
+    folder: Folder,
+    shard: Shard,
+    answers: pa.Table,
+    errors: pa.Table,
+    totals: Totals,
+    *,
+    started_s: float,
+) -> ShardReport:
+    """Make a shard's result durable and visible, both or neither.
+
+    Returns:
+        The report of the part that is there now: of an earlier attempt's, where there is one with
+        equal counts.
+    """
+    assert answers.num_rows + errors.num_rows == shard.rows, shard
+    errors_content = to_parquet(errors) if errors.num_rows else None
     errors_file = None
-    if errors.num_rows:
-        errors_file = f"{ERRORS_FOLDER}/errors-{shard.shard_id}-{uuid.uuid4().hex}.parquet"
-        folder.put(errors_file, _parquet(errors))
-    part = Part(shard.shard_id, summaries.num_rows, errors.num_rows)
+    if errors_content is not None:
+        errors_file = errors_name(shard.shard_id)
+        folder.put(errors_file, errors_content)
     details = PartDetails(
-        errors_file=errors_file, totals=totals, error_types=count_error_types(errors)
+        totals=totals,
+        started_s=started_s,
+        finished_s=time.time(),
+        errors_file=errors_file,
+        errors_bytes=len(errors_content) if errors_content is not None else 0,
+        errors_checksum=checksum(errors_content) if errors_content is not None else "",
+        error_types=count_error_types(errors),
     )
-    metadata = {_METADATA_KEY: json.dumps(asdict(details)).encode()}
-    folder.put(part.name, _parquet(summaries.replace_schema_metadata(metadata)))
-    return part
+    part = shard_part(shard.shard_id, answers.num_rows, errors.num_rows)
+    metadata = {METADATA_KEY: json.dumps(asdict(details)).encode()}
+    content = to_parquet(answers.replace_schema_metadata(metadata))
+    if folder.create(part.name, content):
+        return _report(part, details, content)
+    if errors_file is not None:
+        folder.delete(errors_file)
+    return read_report(folder, part)
+
+
+def errors_name(label: str) -> str:
+    """A new name for an errors file."""
+    return f"{ERRORS_FOLDER}/errors-{label}-{uuid.uuid4().hex}.parquet"
 
 
 def count_error_types(errors: pa.Table) -> dict[str, int]:
@@ -99,58 +161,63 @@ def count_error_types(errors: pa.Table) -> dict[str, int]:
     return dict(Counter(str(name) for name in errors.column("error_type").to_pylist()))
 
 
-def _parquet(table: pa.Table) -> pa.Buffer:
+def to_parquet(table: pa.Table) -> pa.Buffer:
+    """A table as a file's content."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
 
 
+def checksum(content: bytes | pa.Buffer) -> str:
+    """Of a file's bytes, in hexadecimal digits."""
+    return blake2b(content, digest_size=CHECKSUM_BYTES).hexdigest()
+
+
+def read_report(folder: Folder, part: Part) -> ShardReport:
+    """The report of one shard's part, from the file itself.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        ValueError: it is damaged.
+    """
+    content = folder.read(part.name)
+    return _report(part, details_of(content), content)
+
+
 def read_details(folder: Folder, part: Part) -> PartDetails:
     """Read a part's metadata; its rows stay unread."""
     with folder.open(part.name) as stream:
-        metadata = pq.read_metadata(stream).metadata or {}
-    details = json.loads(metadata[_METADATA_KEY])
-    return PartDetails(**{**details, "totals": Totals(**details["totals"])})
+        return _details(pq.read_metadata(stream))
 
 
-def settle_parts(folder: Folder) -> dict[str, Part]:
-    """Committed parts by shard id; where a shard has several, one is kept, the rest deleted.
+def details_of(content: bytes) -> PartDetails:
+    """The metadata of a part with this content.
 
-    Only file names are read. Call it while no worker runs.
+    Raises:
+        ValueError: it is none.
     """
-    kept: dict[str, Part] = {}
-    for part in sorted(_parts(folder), key=lambda p: (p.shard_id, p.errors, p.name)):
-        if part.shard_id in kept:
-            folder.delete(part.name)
-        else:
-            kept[part.shard_id] = part
-    return kept
+    try:
+        return _details(pq.read_metadata(pa.BufferReader(content)))
+    except (KeyError, TypeError, OSError, pa.ArrowException) as error:
+        raise ValueError(f"it is no part of raydiff's: {error}") from error
 
 
-def _parts(folder: Folder) -> Iterable[Part]:
-    return (part for name in folder.names() if (part := Part.parse(name)) is not None)
+def _details(metadata: pq.FileMetaData) -> PartDetails:
+    return PartDetails.from_json((metadata.metadata or {})[METADATA_KEY])
 
 
-def remove_unnamed_errors(folder: Folder, parts: dict[str, Part]) -> int:
-    """Delete errors files that no committed part names; returns how many.
-
-    A part is opened only where its shard has several errors files.
-    """
-    by_shard: dict[str, list[str]] = {}
-    for name in folder.names(ERRORS_FOLDER):
-        if match := _ERRORS.fullmatch(name):
-            by_shard.setdefault(match["shard"], []).append(name)
-    removed = 0
-    for shard_id, names in by_shard.items():
-        for name in set(names) - _named(folder, parts.get(shard_id), names):
-            folder.delete(name)
-            removed += 1
-    return removed
-
-
-def _named(folder: Folder, part: Part | None, names: list[str]) -> set[str]:
-    if part is None or not part.errors:
-        return set()
-    if len(names) == 1:
-        return set(names)
-    return {read_details(folder, part).errors_file or ""}
+def _report(part: Part, details: PartDetails, content: bytes | pa.Buffer) -> ShardReport:
+    return ShardReport(
+        shard_id=part.label,
+        rows=part.rows,
+        errors=part.errors,
+        totals=details.totals,
+        started_s=details.started_s,
+        finished_s=details.finished_s,
+        error_types=details.error_types,
+        part_bytes=len(content),
+        part_checksum=checksum(content),
+        errors_file=details.errors_file,
+        errors_bytes=details.errors_bytes,
+        errors_checksum=details.errors_checksum,
+    )

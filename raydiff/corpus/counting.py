@@ -6,7 +6,7 @@ it counted. A shard's report also reaches the driver once, however often the sha
 
 from __future__ import annotations
 
-from raydiff.corpus.process import ShardReport
+from raydiff.corpus.commit import ShardReport
 from raydiff.metrics import DOCUMENTS, SHARDS, Backend
 
 

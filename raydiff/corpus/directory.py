@@ -1,8 +1,10 @@
-"""A run directory opened for writing: new or continued, locked, its committed shards known.
+"""A run directory opened for writing: new or continued, held, its committed shards known.
 
 plan.parquet             the shards, and the fingerprint of the run they belong to
-part-*.parquet           one per committed shard: the summaries
+files.parquet            the input files that the plan was made of
+part-*.parquet           one per committed shard, or per range of them once they were compacted
 errors/*.parquet         failed documents of the shards that have some
+ledger/*.parquet         tokens, times, types of errors and checksums of the parts
 attempts/                marks of shards in hand; only while the run is under way
 _run.json                the report
 _SUCCESS                 written last
@@ -13,26 +15,36 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from raydiff.config import CorpusSettings
+from raydiff.corpus.appending import reconcile
 from raydiff.corpus.attempts import ATTEMPTS_FOLDER
-from raydiff.corpus.commit import ERRORS_FOLDER, Part, settle_parts
-from raydiff.corpus.cutting import cut_into_shards
-from raydiff.corpus.fingerprint import make_fingerprint, model_digest, require_same
+from raydiff.corpus.cutting import plan_items
+from raydiff.corpus.fingerprint import (
+    asked_columns,
+    make_fingerprint,
+    model_digest,
+    plain,
+    require_same,
+)
 from raydiff.corpus.ids import count_repeated_ids
-from raydiff.corpus.inputs import Inputs, read_inputs
-from raydiff.corpus.plan import PLAN_NAME, Plan, Shard, load_plan, save_plan
+from raydiff.corpus.inputs import Columns, InputLayout, Inputs, open_inputs, reopen_inputs
+from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, read_ledger, shard_table
+from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
+from raydiff.corpus.planning import PLAN_NAME, Plan, PlanBuilder, load_plan, save_plan
+from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, read_report_file
+from raydiff.corpus.shards import Shards
 from raydiff.corpus.storage import Folder, Hold, hold, open_folder, require_outside
 from raydiff.corpus.storage.folder import is_own
 from raydiff.errors import RunConflict
 from raydiff.families import load_spec
 from raydiff.request import Decoding
 from raydiff.text import PromptStyle, decoding_for, prompt_style
-
-REPORT_NAME = "_run.json"
-SUCCESS_NAME = "_SUCCESS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +61,25 @@ class RunDirectory:
     held: Hold
     """To be checked before the end of the run is written."""
     plan: Plan
-    committed: dict[str, Part]
-    """Parts that were there when the directory was opened, by shard id."""
+    committed: Committed
+    """Parts that were there when the directory was opened."""
+    ledger: LedgerWriter
+    """Takes the report of each shard that is committed from now on."""
 
     @property
-    def pending(self) -> list[Shard]:
-        """Shards still to be summarised, in input order."""
-        return [shard for shard in self.plan.shards if shard.shard_id not in self.committed]
+    def pending(self) -> Shards:
+        """Shards that were still to be done when the directory was opened, in input order."""
+        return self.committed.pending
 
     @property
     def finished(self) -> bool:
         """Whether an earlier start of the run got to its end."""
         return not self.pending and self.folder.exists(SUCCESS_NAME)
+
+    def shard_table(self) -> pa.Table:
+        """What the ledger has of each shard, over all starts of the run (`ledger.shard_table`)."""
+        self.ledger.flush()
+        return shard_table(read_ledger(self.folder))
 
     def write_report(self, report: dict[str, Any]) -> None:
         """Replace `_run.json`."""
@@ -69,16 +88,14 @@ class RunDirectory:
 
     def saved_report(self) -> dict[str, Any]:
         """The report of an earlier start; empty if there is none that can be read."""
-        try:
-            report = json.loads(self.folder.read(REPORT_NAME))
-        except (OSError, ValueError):
-            return {}
-        return report if isinstance(report, dict) else {}
+        return read_report_file(self.folder)
 
 
 @contextmanager
 def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirectory]:
     """Check everything that can be checked before work starts, then plan or reload the plan.
+
+    A rerun reads the saved plan, one listing of the input and one of the output.
 
     Raises:
         InputError: a path, a file or a column of the input cannot be used.
@@ -86,28 +103,27 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         DecodingError: the model cannot decode that way.
         UsageError: the model cannot be asked that way.
         ModelError: there is no such model.
+        StorageError: a store refused or is out of reach.
     """
     asked = decoding_for(settings.model, settings.task, decoding)
     resolved = load_spec(settings.model).resolve(replace(asked, seed=None))
     style = prompt_style(settings.model, settings.task, settings.instruction, settings.pass_columns)
-    inputs = read_inputs(
-        settings.input,
-        text=settings.text_column,
-        id_column=settings.id_column,
-        passed=settings.pass_columns,
-    )
-    fingerprint = make_fingerprint(settings, inputs, resolved, style, model_digest(settings.model))
+    fingerprint = partial(make_fingerprint, settings, resolved, style, model_digest(settings.model))
     folder = open_folder(settings.output, "output", settings.storage)
     source = open_folder(settings.input, "input", settings.input_storage or settings.storage)
     require_outside(folder, source)
+    new = None
+    if not folder.exists(PLAN_NAME):
+        new = _new_plan(settings, resolved, fingerprint)
     folder.make()
     with hold(folder) as held:
-        plan = _plan(folder, settings, inputs, fingerprint)
-        folder.remove(ATTEMPTS_FOLDER)
-        for under in (ERRORS_FOLDER, ATTEMPTS_FOLDER):
-            folder.make(under)
-        for under in ("", ERRORS_FOLDER):
-            folder.remove_leftovers(under)
+        if new is None or folder.exists(PLAN_NAME):
+            plan, inputs = _continued(folder, settings, fingerprint)
+        else:
+            plan, inputs = new
+            _require_empty(folder)
+            save_plan(folder, plan)
+        _prepare(folder)
         run = RunDirectory(
             settings=settings,
             decoding=resolved,
@@ -116,28 +132,51 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
             folder=folder,
             held=held,
             plan=plan,
-            committed=_committed(folder, plan),
+            committed=settle_parts(folder, plan),
+            ledger=LedgerWriter(folder),
         )
         if run.pending:
             folder.delete(SUCCESS_NAME)
-        yield run
+        try:
+            yield run
+        finally:
+            run.ledger.try_to_flush()
 
 
-def _plan(
-    folder: Folder, settings: CorpusSettings, inputs: Inputs, fingerprint: dict[str, Any]
-) -> Plan:
-    if folder.exists(PLAN_NAME):
-        plan = load_plan(folder)
-        require_same(plan.fingerprint, fingerprint, folder.uri)
-        return plan
-    _require_empty(folder)
+def _new_plan(
+    settings: CorpusSettings, decoding: Decoding, fingerprint: Any
+) -> tuple[Plan, Inputs]:
+    """Read the whole input's structure, before anything is written."""
+    inputs = open_inputs(settings)
+    builder = PlanBuilder().add_all(plan_items(inputs, inputs.listing, settings.shard_rows))
+    files = builder.files()
     plan = Plan(
-        shards=tuple(cut_into_shards(inputs.files, settings.shard_rows)),
-        fingerprint=fingerprint,
-        repeated_ids=count_repeated_ids(inputs),
+        shards=builder.shards(files),
+        files=files,
+        fingerprint=fingerprint(inputs.columns),
+        repeated_ids=count_repeated_ids(inputs, files),
+        layout=inputs.layout.to_json(),
+        settings=settings.model_dump(mode="json"),
+        decoding={name: plain(value) for name, value in asdict(decoding).items()},
     )
-    save_plan(folder, plan)
-    return plan
+    return plan, inputs
+
+
+def _continued(folder: Folder, settings: CorpusSettings, fingerprint: Any) -> tuple[Plan, Inputs]:
+    plan = load_plan(folder)
+    layout = InputLayout.from_json(plan.layout)
+    columns: Columns = asked_columns(settings, layout.columns)
+    require_same(plan.fingerprint, fingerprint(columns), folder.uri)
+    inputs = reopen_inputs(settings, layout)
+    return reconcile(folder, plan, inputs, settings), inputs
+
+
+def _prepare(folder: Folder) -> None:
+    folder.remove(ATTEMPTS_FOLDER)
+    for under in (ERRORS_FOLDER, ATTEMPTS_FOLDER, LEDGER_FOLDER):
+        folder.make(under)
+    for under in ("", ERRORS_FOLDER, LEDGER_FOLDER):
+        folder.remove_leftovers(under)
 
 
 def _require_empty(folder: Folder) -> None:
@@ -149,14 +188,3 @@ def _require_empty(folder: Folder) -> None:
             "Choose an empty or a new directory.",
             "output",
         )
-
-
-def _committed(folder: Folder, plan: Plan) -> dict[str, Part]:
-    planned = {shard.shard_id: shard for shard in plan.shards}
-    committed = settle_parts(folder)
-    for part in committed.values():
-        shard = planned.get(part.shard_id)
-        if shard is None or part.rows + part.errors != shard.rows:
-            message = f"output: {folder.path(part.name)} is not a part of this run's plan."
-            raise RunConflict(message, "output")
-    return committed

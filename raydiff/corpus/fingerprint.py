@@ -1,4 +1,4 @@
-"""What makes a run this run: input, columns, model, decoding, instruction, seed, shard size.
+"""What makes a run this run beside its input: columns, model, decoding, prompt, seed, shard size.
 
 Two runs with one fingerprint write the same rows, so one may continue the other. Anything else
 in the same directory is refused, with the difference named.
@@ -6,14 +6,14 @@ in the same directory is refused, with the difference named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from raydiff.config import CorpusSettings
-from raydiff.corpus.inputs import Columns, Inputs
+from raydiff.corpus.inputs import ID_COLUMNS, Columns
 from raydiff.errors import RunConflict
 from raydiff.families import load_spec, model_path
 from raydiff.families.presets import is_random
@@ -22,34 +22,37 @@ from raydiff.text import PromptStyle
 
 _WHOLE_BYTES = 256 * 2**20
 _EDGE_BYTES = 2**20
-_NAMED = 3
 
 
 def make_fingerprint(
     settings: CorpusSettings,
-    inputs: Inputs,
     decoding: Decoding,
     style: PromptStyle,
     model_digest: str,
+    columns: Columns,
 ) -> dict[str, Any]:
     """The fingerprint as JSON values. `decoding` is resolved, so defaults count by value.
 
-    Files are known by relative name, size and footer: moving or touching the input changes
-    nothing, rewriting it does.
+    The input files are not in it: the plan has them in a table of their own.
     """
     return {
-        "files": {
-            f.name: f"{f.rows} rows, {f.size_bytes} bytes, footer {f.footer_digest}"
-            for f in inputs.files
-        },
-        "columns": _columns(inputs.columns),
+        "columns": _columns(columns),
         "model": model_digest,
-        "decoding": {name: _plain(value) for name, value in asdict(decoding).items()},
+        "decoding": {name: plain(value) for name, value in asdict(decoding).items()},
         "prompt": _prompt(settings, style),
         "documents": _documents(settings),
         "seed": settings.seed,
         "shard_rows": settings.shard_rows,
     }
+
+
+def asked_columns(settings: CorpusSettings, planned: Columns) -> Columns:
+    """The columns that settings ask for, without a look at the input: where they leave the id
+    column open, and one was chosen by its name, it is that one."""
+    chosen = planned.id if planned.id in ID_COLUMNS else None
+    return Columns(
+        text=settings.text_column, id=settings.id_column or chosen, passed=settings.pass_columns
+    )
 
 
 def _prompt(settings: CorpusSettings, style: PromptStyle) -> dict[str, Any]:
@@ -68,7 +71,8 @@ def _columns(columns: Columns) -> dict[str, Any]:
     return {"text": columns.text, "id": columns.id, "passed": list(columns.passed)}
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A field of settings as a JSON value."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -129,9 +133,7 @@ def describe_differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -
         old, new = saved.get(key), current.get(key)
         if old == new:
             continue
-        if key == "files":
-            phrases += _file_differences(old or {}, new or {})
-        elif isinstance(old, dict) and isinstance(new, dict):
+        if isinstance(old, dict) and isinstance(new, dict):
             phrases += [
                 f"{key}.{name} was {old.get(name)!r}, now {new.get(name)!r}"
                 for name in sorted({*old, *new})
@@ -140,18 +142,3 @@ def describe_differences(saved: Mapping[str, Any], current: Mapping[str, Any]) -
         else:
             phrases.append(f"{key} was {old!r}, now {new!r}")
     return phrases
-
-
-def _file_differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
-    groups = {
-        "added": sorted(new.keys() - old.keys()),
-        "removed": sorted(old.keys() - new.keys()),
-        "changed": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
-    }
-    return [f"input files {what}: {_some(names)}" for what, names in groups.items() if names]
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
-    rest = len(names) - _NAMED
-    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from raydiff.corpus.process import ShardReport
+from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.report import Session
 from raydiff.corpus.sizing import Fleet
 

@@ -6,21 +6,10 @@ rows of several small files.
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
 from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from raydiff.corpus.storage import Folder
-from raydiff.errors import RunConflict
-
-PLAN_NAME = "plan.parquet"
-_METADATA_KEY = b"raydiff.plan"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,59 +109,3 @@ def position_of(shard_id: str) -> int:
 def make_shard(position: int, spans: tuple[Span, ...]) -> Shard:
     """The shard of these spans at a position of the plan."""
     return Shard(shard_id=shard_id(position, shard_digest(spans)), spans=spans)
-
-
-_SCHEMA = pa.schema(
-    [
-        pa.field("shard_id", pa.string(), nullable=False),
-        *(
-            pa.field(f.name, pa.string() if f.type == "str" else pa.int64(), nullable=False)
-            for f in fields(Span)
-        ),
-    ]
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a run has to do, settled when its directory was begun."""
-
-    shards: tuple[Shard, ...]
-    fingerprint: dict[str, Any]
-    repeated_ids: int | None
-    """Rows of the input whose id an earlier row has; `None` if that was not counted."""
-
-
-def save_plan(folder: Folder, plan: Plan) -> None:
-    """Write the plan in one atomic step: from here the run exists."""
-    rows = [
-        {"shard_id": shard.shard_id, **asdict(span)}
-        for shard in plan.shards
-        for span in shard.spans
-    ]
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    header = {"fingerprint": plan.fingerprint, "repeated_ids": plan.repeated_ids}
-    metadata = {_METADATA_KEY: json.dumps(header, sort_keys=True).encode()}
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata(metadata), buffer)
-    folder.put(PLAN_NAME, buffer.getvalue())
-
-
-def load_plan(folder: Folder) -> Plan:
-    """The saved plan.
-
-    Raises:
-        RunConflict: `plan.parquet` is not one of raydiff's.
-    """
-    try:
-        table = pq.read_table(pa.BufferReader(folder.read(PLAN_NAME)))
-        header = json.loads((table.schema.metadata or {})[_METADATA_KEY])
-        return Plan(shards=tuple(_shards(table.to_pylist())), **header)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
-        message = f"output: {folder.path(PLAN_NAME)} is not a raydiff plan: {error}."
-        raise RunConflict(message, "output") from error
-
-
-def _shards(rows: Sequence[dict[str, Any]]) -> Iterator[Shard]:
-    for shard_id, group in itertools.groupby(rows, key=lambda row: str(row.pop("shard_id"))):
-        yield Shard(shard_id=shard_id, spans=tuple(Span(**row) for row in group))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from raydiff.corpus.commit import Part, PartDetails, Totals
+import pyarrow as pa
+
+from raydiff.corpus.accounting import sum_error_types, sum_totals
+from raydiff.corpus.commit import ShardReport, Totals
 from raydiff.corpus.directory import RunDirectory
-from raydiff.corpus.process import ShardReport
+from raydiff.corpus.parts import Committed
 from raydiff.version import __version__
 
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "pyarrow")
@@ -94,28 +95,22 @@ def stopped_report(run: RunDirectory, session: Session, error: BaseException) ->
 
 
 def finished_report(
-    run: RunDirectory,
-    parts: Mapping[str, Part],
-    details: Iterable[PartDetails],
-    session: Session,
+    run: RunDirectory, committed: Committed, shards: pa.Table, session: Session
 ) -> dict[str, Any]:
-    """`_run.json` of a run whose shards are all committed."""
-    totals = Totals()
-    error_types: Counter[str] = Counter()
-    for detail in details:
-        totals += detail.totals
-        error_types.update(detail.error_types)
-    failed = sum(part.errors for part in parts.values())
+    """`_run.json` of a run whose shards are all committed; `shards` is the ledger's shard table."""
+    totals = sum_totals(shards)
     return {
         **started_report(run, session),
         "status": "done",
         "finished_at": _now(),
-        "rows": run.inputs.rows,
-        "summarized": sum(part.rows for part in parts.values()),
-        "failed": failed,
-        "error_types": dict(sorted(error_types.items())),
+        "rows": run.plan.rows,
+        "summarized": committed.rows,
+        "failed": committed.failed,
+        "duplicates": totals.duplicates,
+        "error_types": sum_error_types(shards),
         "repeated_ids": run.plan.repeated_ids,
-        "shards": len(parts),
+        "shards": committed.shards,
+        "appends": list(run.plan.appends),
         "prompt_tokens": totals.prompt_tokens,
         "output_tokens": totals.completion_tokens,
         "forwards": totals.forwards,

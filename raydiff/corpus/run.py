@@ -15,13 +15,13 @@ from ray.util import metrics
 from raydiff.client import Client
 from raydiff.config import APP_NAME, ModelSettings
 from raydiff.corpus.closing import close
+from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.counting import CommitCounter
 from raydiff.corpus.directory import RunDirectory
 from raydiff.corpus.fleet import FleetWatch, first_answer
 from raydiff.corpus.limits import FailureLimit
 from raydiff.corpus.live import Live
 from raydiff.corpus.plan import Shard
-from raydiff.corpus.process import ShardReport
 from raydiff.corpus.report import Session, started_report, stopped_report
 from raydiff.corpus.sizing import Fleet, Pool, size_pool
 from raydiff.corpus.watchdog import supervised
@@ -66,13 +66,14 @@ def execute(
     counter = CommitCounter(RayBackend(metrics), _served_name(run))
     limit = FailureLimit(
         run.settings.max_failed_fraction,
-        documents=sum(part.rows + part.errors for part in run.committed.values()),
-        failed=sum(part.errors for part in run.committed.values()),
+        documents=run.committed.documents,
+        failed=run.committed.failed,
     )
     live = Live(session, on_progress)
     run.write_report(started_report(run, session))
     try:
         for report in _reports(run, app_name, live):
+            run.ledger.add(report)
             counter.add(report)
             live.commit(report)
             limit.add(report.rows + report.errors, report.errors)
@@ -99,7 +100,7 @@ def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardRepo
         run.settings,
         fleet,
         tasks=len(tasks),
-        rows_per_shard=run.inputs.rows / len(run.plan.shards),
+        rows_per_shard=run.plan.rows / len(run.plan.shards),
     )
     with supervised(run.settings) as coordinator:
 

@@ -13,13 +13,13 @@ import numpy as np
 
 from raydiff.client import Client, RetryPolicy
 from raydiff.config import CorpusSettings
+from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.gate import CallGate
 from raydiff.corpus.inputs import InputLayout
 from raydiff.corpus.intake import Intake
 from raydiff.corpus.pace import Pace
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.presence import Presence
-from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.sharing import RunResults

@@ -12,7 +12,7 @@ import pytest
 
 from raydiff.config import CorpusSettings
 from raydiff.corpus.closing import close
-from raydiff.corpus.commit import Part, Totals, commit_shard
+from raydiff.corpus.commit import shard_part
 from raydiff.corpus.directory import RunDirectory, open_run
 from raydiff.corpus.report import Session
 from raydiff.errors import (
@@ -25,6 +25,7 @@ from raydiff.errors import (
 )
 from raydiff.request import Decoding
 
+from .committing import commit_all
 from .conftest import WriteCorpus
 
 
@@ -42,34 +43,21 @@ def opened(settings: CorpusSettings, **changes: Any) -> RunDirectory:
         return run
 
 
-def commit_all(run: RunDirectory, *, failed: int = 0) -> None:
-    for shard in run.pending:
-        good = pa.table({"summary": ["s"] * (shard.rows - failed)})
-        bad = pa.table({"error_type": pa.array(["EmptyDocument"] * failed, pa.string())})
-        totals = Totals(prompt_tokens=10, completion_tokens=4, forwards=2)
-        commit_shard(run.folder, shard, good, bad, totals)
-
-
 def test_a_new_run_has_a_plan_and_nothing_committed(settings: CorpusSettings) -> None:
     run = opened(settings)
     assert [shard.rows for shard in run.pending] == [3, 3, 4]
     assert not run.finished
-    assert run.folder.names() == ["plan.parquet"]
+    assert run.folder.names() == ["files.parquet", "plan.parquet"]
 
 
 def test_a_continued_run_knows_what_is_committed(settings: CorpusSettings) -> None:
     run = opened(settings)
     first, *rest = run.pending
-    commit_shard(
-        run.folder,
-        first,
-        pa.table({"summary": ["s"] * first.rows}),
-        pa.table({"error_type": pa.array([], pa.string())}),
-        Totals(),
-    )
+    commit_all(run, [first])
     again = opened(settings)
     assert again.pending == rest
-    assert again.committed == {first.shard_id: Part(first.shard_id, first.rows, 0)}
+    assert [part.label for part in again.committed] == [first.shard_id]
+    assert (again.committed.shards, again.committed.documents) == (1, first.rows)
 
 
 def test_a_finished_run_is_checked_and_reported(settings: CorpusSettings) -> None:
@@ -97,7 +85,7 @@ def test_a_part_removed_by_hand_is_done_again(settings: CorpusSettings) -> None:
     commit_all(run)
     close(run, Session())
     lost = run.plan.shards[1]
-    run.folder.delete(Part(lost.shard_id, lost.rows, 0).name)
+    run.folder.delete(shard_part(lost.shard_id, lost.rows, 0).name)
     again = opened(settings)
     assert again.pending == [lost]
     assert not again.folder.exists("_SUCCESS")
@@ -147,12 +135,12 @@ def test_leftovers_of_a_killed_start_do_not_stand_in_the_way(settings: CorpusSet
     output = Path(settings.output)
     output.mkdir()
     (output / ".tmp-0123").write_bytes(b"half a plan")
-    assert opened(settings).folder.names() == ["plan.parquet"]
+    assert opened(settings).folder.names() == ["files.parquet", "plan.parquet"]
 
 
 def test_a_foreign_part_is_refused(settings: CorpusSettings) -> None:
     run = opened(settings)
-    pq.write_table(pa.table({"a": [1]}), run.folder.path("part-000009-00000000-r1-e0.parquet"))
+    pq.write_table(pa.table({"a": [1]}), run.folder.path("part-00000009-00000000-r1-e0.parquet"))
     with pytest.raises(RunConflict, match="not a part of this run's plan"):
         opened(settings)
 
