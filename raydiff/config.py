@@ -228,12 +228,6 @@ def ray_address() -> str | None:
     return os.environ.get("RAY_ADDRESS") or None
 
 
-def endpoint_url(given: str | None) -> str | None:
-    """The S3-compatible store to use: the one given, or the environment's; `None` is Amazon's."""
-    named = (given, os.environ.get("AWS_ENDPOINT_URL_S3"), os.environ.get("AWS_ENDPOINT_URL"))
-    return next((url for url in named if url), None)
-
-
 def s3_endpoint_url() -> str | None:
     """Endpoint of an S3-compatible store that the environment names, if any."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")

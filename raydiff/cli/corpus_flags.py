@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
@@ -12,10 +11,11 @@ from raydiff.config import (
     CorpusSettings,
     StorageSettings,
     TaskSettings,
-    endpoint_url,
     in_submitted_job,
+    s3_endpoint_url,
 )
 from raydiff.errors import UsageError, invalid
+from raydiff.text import read_examples
 
 _COUNTS = (
     "replicas",
@@ -97,6 +97,11 @@ def _add_prompt(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--template", metavar="TEXT", help="prompt with {text} in the document's place; @FILE reads"
     )
+    group.add_argument(
+        "--merge-template",
+        metavar="TEXT",
+        help="prompt that makes one answer of those for a document's chunks (--template)",
+    )
     group.add_argument("--system", metavar="TEXT", help="system prompt; @FILE reads a file")
     group.add_argument(
         "--examples", metavar="FILE", help="JSONL of examples with the keys text and answer"
@@ -110,6 +115,12 @@ def _add_documents(group: argparse._ArgumentGroup) -> None:
         choices=("chunk", "truncate", "fail"),
         default="chunk",
         help="what becomes of documents longer than a prompt (chunk)",
+    )
+    group.add_argument(
+        "--on-empty",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what becomes of documents without text: an error, or an empty answer (fail)",
     )
     _count(group, "--max-document-tokens", "tokens of a document that are read at most (all)")
     _count(group, "--merge-depth", "levels of merging the answers for chunks (8)", default=8)
@@ -165,6 +176,11 @@ def _add_storage(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--region", metavar="NAME", help="of the store (the environment's)")
     group.add_argument(
+        "--anonymous-input",
+        action="store_true",
+        help="read INPUT without credentials, as public buckets allow",
+    )
+    group.add_argument(
         "--shared-filesystem",
         action="store_true",
         help="local paths are on a disk that every node of the cluster mounts",
@@ -188,6 +204,7 @@ def task_settings(args: argparse.Namespace, task: TaskSettings) -> TaskSettings:
         "system": _text(args.system, "system"),
         "examples": read_examples(args.examples) if args.examples else None,
         "target_words": args.target_words,
+        "merge_template": _text(args.merge_template, "merge_template"),
     }
     return task.model_copy(update={k: v for k, v in given.items() if v is not None})
 
@@ -238,6 +255,10 @@ def input_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSettin
         UsageError: a value is impossible.
     """
     _check_numbers(args)
+    storage = StorageSettings(
+        endpoint_url=args.endpoint_url or s3_endpoint_url(), region=args.region
+    )
+    public = storage.model_copy(update={"anonymous": True}) if args.anonymous_input else None
     return CorpusSettings(
         input=args.input,
         output="",
@@ -247,8 +268,10 @@ def input_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSettin
         id_column=args.id_column,
         seed=args.seed or 0,
         task=task_settings(args, task),
-        storage=StorageSettings(endpoint_url=endpoint_url(args.endpoint_url), region=args.region),
+        storage=storage,
+        input_storage=public,
         on_long=args.on_long,
+        on_empty=args.on_empty,
         max_document_tokens=args.max_document_tokens,
         merge_depth=args.merge_depth,
         dedupe=args.dedupe,
@@ -283,28 +306,3 @@ def _read(path: Path, name: str) -> str:
         flag = f"--{name.replace('_', '-')}"
         message = invalid(flag, expected="a readable text file", got=str(path), remedy=str(error))
         raise UsageError(message, name) from error
-
-
-def read_examples(file: str) -> tuple[tuple[str, str], ...]:
-    """Documents and answers of a JSONL file with the keys `text` and `answer`.
-
-    Raises:
-        UsageError: the file cannot be read, or a line is something else.
-    """
-    return tuple(
-        _example(line, number, file)
-        for number, line in enumerate(_read(Path(file), "examples").splitlines(), 1)
-        if line.strip()
-    )
-
-
-def _example(line: str, number: int, file: str) -> tuple[str, str]:
-    try:
-        fields = json.loads(line)
-        text, answer = fields["text"], fields["answer"]
-    except (ValueError, TypeError, KeyError):
-        text = answer = None
-    if not isinstance(text, str) or not isinstance(answer, str):
-        expected = f'{{"text": ..., "answer": ...}} in line {number} of {file}'
-        raise UsageError(invalid("--examples", expected=expected, got=line[:80]), "examples")
-    return text, answer

@@ -72,6 +72,8 @@ class WorkSettings:
     combine: Combine = "merge"
     """How answers to chunks become one: summaries are merged, rewritten chunks joined in order,
     and of labels the most frequent wins."""
+    answer_column: str = "summary"
+    """What the output calls the answer."""
     skip_empty: bool = False
     """Whether documents without text have an empty answer instead of a failure."""
     dedupe: bool = True
@@ -94,6 +96,7 @@ class WorkSettings:
             ),
             merge_depth=settings.merge_depth,
             combine=combine[settings.task.kind],
+            answer_column=settings.task.output_column,
             skip_empty=settings.on_empty == "skip",
             dedupe=settings.dedupe,
         )

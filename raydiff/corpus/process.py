@@ -275,7 +275,14 @@ class ShardProcessor:
         carried: pa.Table,
         started_s: float,
     ) -> ShardReport:
-        good, bad = output_tables(shard, self._columns, carried, work.summaries, work.failures)
+        good, bad = output_tables(
+            shard,
+            self._columns,
+            carried,
+            work.summaries,
+            work.failures,
+            self._settings.answer_column,
+        )
         report = when_there_is_room(
             lambda: commit_shard(self._output, shard, good, bad, work.totals, started_s=started_s),
             on_wait=lambda: self._pulse.on(shard.shard_id),

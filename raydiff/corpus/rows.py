@@ -18,8 +18,9 @@ def output_tables(
     carried: pa.Table,
     summaries: Mapping[int, Summary],
     failures: Mapping[int, Failure],
+    answer_column: str = "summary",
 ) -> tuple[pa.Table, pa.Table]:
-    """The shard's summary rows and error rows, in input order.
+    """The shard's answers and its errors, in input order.
 
     `carried` has the input columns that go to the output, one row per row of the shard. Keys are
     indices in the shard; the two sets are disjoint and cover it.
@@ -30,7 +31,7 @@ def output_tables(
     for name in columns.passed:
         good = good.append_column(carried.schema.field(name), _take(carried, name, done))
     results = [summaries[row] for row in done]
-    for name, kind, values in _summary_columns(results):
+    for name, kind, values in _answer_columns(results, answer_column):
         good = good.append_column(pa.field(name, kind), pa.array(values, kind))
     bad = _identity(shard, columns, carried, failed)
     for name, kind, values in _failure_columns([failures[row] for row in failed]):
@@ -41,9 +42,9 @@ def output_tables(
 _Column = tuple[str, pa.DataType, Sequence[object]]
 
 
-def _summary_columns(results: Sequence[Summary]) -> list[_Column]:
+def _answer_columns(results: Sequence[Summary], name: str) -> list[_Column]:
     return [
-        ("summary", pa.string(), [r.text for r in results]),
+        (name, pa.string(), [r.text for r in results]),
         ("finish_reason", pa.string(), [r.finish_reason for r in results]),
         ("prompt_tokens", pa.int64(), [r.totals.prompt_tokens for r in results]),
         ("completion_tokens", pa.int64(), [r.totals.completion_tokens for r in results]),
