@@ -16,7 +16,6 @@ from raydiff.cli.corpus_flags import corpus_settings
 from raydiff.config import CorpusSettings, TaskSettings
 from raydiff.corpus.commit import Totals, commit_shard
 from raydiff.corpus.directory import open_run
-from raydiff.errors import UsageError
 from raydiff.request import Decoding
 
 FAILED = 2
@@ -161,13 +160,6 @@ def test_prompt_flags_become_a_task(tmp_path: Path) -> None:
     task = settings_of("in", "out", *flags, "--template", "Shorten: {text}").task
     assert (task.system, task.template) == ("Be brief.", "Shorten: {text}")
     assert task.examples == (("t", "a"),)
-
-
-@pytest.mark.parametrize("line", ["no JSON", '{"text": "t"}', '{"text": 1, "answer": "a"}', "[]"])
-def test_an_example_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
-    (tmp_path / "examples").write_text(f'{{"text": "t", "answer": "a"}}\n{line}\n')
-    with pytest.raises(UsageError, match="in line 2 of"):
-        settings_of("in", "out", "--examples", tmp_path / "examples")
 
 
 def test_the_store_is_named_by_the_flag_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
