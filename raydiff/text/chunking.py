@@ -105,7 +105,7 @@ class Cutter:
     def _cut(self, held: Sequence[Unit], repeated: int, most: int) -> int:
         """The best number of units up to `most` that goes beyond the repeated ones."""
         least = self.least_full * _tokens(held[:most])
-        for rank in (Rank.PARAGRAPH, Rank.SENTENCE, Rank.LINE):
+        for rank in (Rank.PARAGRAPH, Rank.SENTENCE, Rank.LINE, Rank.WORD):
             tokens = _tokens(held[:most])
             for taken in range(most, repeated, -1):
                 if tokens < least:
@@ -117,15 +117,16 @@ class Cutter:
 
     def _overlap(self, held: Sequence[Unit], taken: int) -> int:
         """How many of the units taken are to be repeated: whole sentences, if one fits."""
-        words, sentences, tokens = 0, 0, 0
+        tokens = 0
+        longest = dict.fromkeys((Rank.SENTENCE, Rank.WORD, Rank.NOTHING), 0)
         for count in range(1, taken):
             tokens += held[taken - count].tokens
             if tokens > self.overlap_tokens:
                 break
-            words = count
-            if held[taken - count - 1].rank >= Rank.SENTENCE:
-                sentences = count
-        return sentences or words
+            for rank in longest:
+                if held[taken - count - 1].rank >= rank:
+                    longest[rank] = count
+        return next((count for count in longest.values() if count), 0)
 
     def _halves(self, text: str, unit: Unit, excess: int) -> list[Unit]:
         if unit.end - unit.begin == 1:
@@ -139,7 +140,7 @@ class Cutter:
             replace(unit, begin=begin, end=end, tokens=tokens)
             for (begin, end), tokens in zip(parts, counts, strict=True)
         )
-        return [replace(first, rank=Rank.WORD), second]
+        return [replace(first, rank=Rank.NOTHING), second]
 
 
 def split_into_chunks(

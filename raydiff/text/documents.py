@@ -22,6 +22,8 @@ _FULL = 0.9
 """What is left of a truncated text fills at least this much of its room, before it ends well."""
 _SHORT = 8
 """Texts of up to this many characters for each token of a prompt are encoded as a whole."""
+_COUNTED_EXACTLY = 2**18
+"""Characters of a text whose tokens are counted at once."""
 
 Tokens = Sequence[int]
 
@@ -41,6 +43,8 @@ class Fitted:
     """A document as prompts that fit."""
 
     prompts: tuple[Tokens, ...]
+    gaps: tuple[str, ...] = ("",)
+    """The white space at the end of each chunk."""
     truncated: bool = False
     """Whether an end of it is in none of them."""
 
@@ -63,7 +67,7 @@ class DocumentPrompts:
     @cached_property
     def max_text_tokens(self) -> int:
         """Longest text, in tokens, that fits beside what surrounds it."""
-        return self.limit - len(self._prompt(""))
+        return self.limit - len(self.render(""))
 
     @cached_property
     def merging(self) -> DocumentPrompts:
@@ -136,6 +140,12 @@ class DocumentPrompts:
         (prompt,) = self.whole([text])
         return tuple(self._head(text).rendered) if prompt is None else prompt
 
+    def render(self, text: str) -> tuple[int, ...]:
+        """The prompt of a text, however long it is."""
+        if self.style.chat:
+            return self.tokenizer.chat_prompt_ids(self._messages(text))
+        return self.tokenizer.prompt_ids(self._plain(text))
+
     def _whole_apart(self, texts: Sequence[str]) -> list[tuple[int, ...] | TokenizerError | None]:
         try:
             return list(self.whole(texts))
@@ -153,16 +163,25 @@ class DocumentPrompts:
         most = policy.max_document_tokens
         if policy.on_long == "fail":
             limit = self.max_text_tokens if most is None else min(most, self.max_text_tokens)
-            expected, got = f"at most {limit} tokens", count_tokens(self.tokenizer, text)
-            raise DocumentTooLong(f"text: expected {expected}, got {got}.")
+            raise DocumentTooLong(f"text: expected at most {limit} tokens, got {self._size(text)}.")
         kept = text if most is None else self._beginning(text, most)
         if policy.on_long == "truncate":
             head = self._head(kept)
             return Fitted(prompts=(_packed(head.rendered),), truncated=head.end < len(text))
         shared = self.max_text_tokens // _OVERLAP if policy.overlap else 0
         chunks = self._cutter(overlap_tokens=shared).chunks(kept)
-        prompts = [_packed(c.rendered) for c in chunks if kept[c.begin : c.end].strip()]
-        return Fitted(prompts=tuple(prompts), truncated=len(kept) < len(text))
+        held = [(_packed(c.rendered), kept[c.begin : c.end]) for c in chunks]
+        held = [(prompt, piece) for prompt, piece in held if piece.strip()] or held[:1]
+        return Fitted(
+            prompts=tuple(prompt for prompt, _ in held),
+            gaps=tuple(piece[len(piece.rstrip()) :] for _, piece in held),
+            truncated=len(kept) < len(text),
+        )
+
+    def _size(self, text: str) -> str:
+        if len(text) > _COUNTED_EXACTLY:
+            return f"about {count_tokens(self.tokenizer, text)}"
+        return str(len(self.tokenizer.encode(text)))
 
     def _head(self, text: str) -> Chunk:
         return next(self._cutter(least_full=_FULL).chunks(text))
@@ -181,7 +200,7 @@ class DocumentPrompts:
     def _cutter(self, *, overlap_tokens: int = 0, least_full: float = 0.5) -> Cutter:
         return Cutter(
             tokenizer=self.tokenizer,
-            render=self._prompt,
+            render=self.render,
             limit=self.limit,
             room=self.max_text_tokens,
             overlap_tokens=overlap_tokens,
@@ -196,14 +215,9 @@ class DocumentPrompts:
 
     def _prompts(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         if self.style.chat:
-            return [self._prompt(text) for text in texts]
+            return [self.render(text) for text in texts]
         encoded = self.tokenizer.encode_batch([self._plain(text) for text in texts])
         return [self.tokenizer.wrap(ids) for ids in encoded]
-
-    def _prompt(self, text: str) -> tuple[int, ...]:
-        if self.style.chat:
-            return self.tokenizer.chat_prompt_ids(self._messages(text))
-        return self.tokenizer.prompt_ids(self._plain(text))
 
     def _messages(self, text: str) -> list[dict[str, str]]:
         messages = [] if self.style.system is None else [_said("system", self.style.system)]

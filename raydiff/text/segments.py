@@ -39,10 +39,11 @@ _LOOK_BACK = 12
 class Rank(IntEnum):
     """What ends where a unit ends; the higher, the better to cut there."""
 
-    WORD = 0
-    LINE = 1
-    SENTENCE = 2
-    PARAGRAPH = 3
+    NOTHING = 0
+    WORD = 1
+    LINE = 2
+    SENTENCE = 3
+    PARAGRAPH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,8 @@ def units(tokenizer: Tokenizer, text: str, max_tokens: int) -> Iterator[Unit]:
 
 
 def count_tokens(tokenizer: Tokenizer, text: str, stop_above: int | None = None) -> int:
-    """Tokens of a text, counted sentence by sentence; tokens across their ends may make it a few
-    less. Counting may stop above a bound."""
+    """Tokens of a text, counted sentence by sentence, which may be off by one for each of them.
+    Counting may stop above a bound."""
     total = 0
     for segments in _batches(text):
         total += sum(_counts(tokenizer, text, segments))
@@ -112,7 +113,7 @@ def _windows(text: str) -> Iterator[_Segment]:
         while end - begin > _WINDOW:
             space = text.rfind(" ", begin + _WINDOW // 2, begin + _WINDOW)
             edge = space if space > 0 else begin + _WINDOW
-            yield begin, edge, Rank.WORD
+            yield begin, edge, Rank.WORD if space > 0 else Rank.NOTHING
             begin = edge
         yield begin, end, rank
 
@@ -152,7 +153,8 @@ def _words(
         stop = spans[last][0] if last < len(spans) else len(piece)
         if stop >= len(piece):
             break
-        yield Unit(begin + start, begin + stop, last - first, Rank.WORD)
+        ends = Rank.WORD if _is_word_edge(piece, stop) else Rank.NOTHING
+        yield Unit(begin + start, begin + stop, last - first, ends)
         first, start = last, stop
     yield Unit(begin + start, begin + len(piece), len(spans) - first, rank)
 
@@ -160,11 +162,15 @@ def _words(
 def _word_edge(piece: str, spans: Sequence[tuple[int, int]], first: int, last: int) -> int:
     for edge in range(last, first + (last - first) // 2, -1):
         place = spans[edge][0]
-        if place > spans[first][0] and (piece[place].isspace() or piece[place - 1].isspace()):
+        if place > spans[first][0] and _is_word_edge(piece, place):
             return edge
     while last < len(spans) and not _between_characters(spans, first, last):
         last += 1
     return last
+
+
+def _is_word_edge(piece: str, place: int) -> bool:
+    return piece[place].isspace() or piece[place - 1].isspace()
 
 
 def _between_characters(spans: Sequence[tuple[int, int]], first: int, edge: int) -> bool:
