@@ -6,7 +6,7 @@ part-*.parquet           one per committed shard, or per range of them once they
 errors/*.parquet         failed documents of the shards that have some
 ledger/*.parquet         tokens, times, types of errors and checksums of the parts
 attempts/                marks of shards in hand; only while the run is under way
-_run.json                the report
+_run.json                the report; _report.md for people, with the plot _throughput.svg
 _SUCCESS                 written last
 """
 
@@ -35,6 +35,7 @@ from raydiff.corpus.fingerprint import (
 from raydiff.corpus.ids import count_repeated_ids
 from raydiff.corpus.inputs import Columns, InputLayout, Inputs, open_inputs, reopen_inputs
 from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, read_ledger, shard_table
+from raydiff.corpus.markdown import write_markdown
 from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
 from raydiff.corpus.planning import PLAN_NAME, Plan, PlanBuilder, load_plan, save_plan
 from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, read_report_file
@@ -82,9 +83,11 @@ class RunDirectory:
         return shard_table(read_ledger(self.folder))
 
     def write_report(self, report: dict[str, Any]) -> None:
-        """Replace `_run.json`."""
+        """Replace `_run.json`, and `_report.md` unless the run is still under way."""
         text = json.dumps(report, indent=1, ensure_ascii=False)
         self.folder.put(REPORT_NAME, text.encode() + b"\n")
+        if report["status"] != "running":
+            write_markdown(self.folder, report)
 
     def saved_report(self) -> dict[str, Any]:
         """The report of an earlier start; empty if there is none that can be read."""

@@ -14,8 +14,10 @@ from raydiff.corpus.accounting import sum_error_types, sum_totals
 from raydiff.corpus.commit import ShardReport, Totals
 from raydiff.corpus.directory import RunDirectory
 from raydiff.corpus.parts import Committed
+from raydiff.corpus.timeline import timeline
 from raydiff.version import __version__
 
+_TIMED = ("started_s", "finished_s", "rows", "errors", "completion_tokens")
 _PACKAGES = ("ray", "torch", "transformers", "tokenizers", "pyarrow")
 
 
@@ -115,8 +117,21 @@ def finished_report(
         "output_tokens": totals.completion_tokens,
         "forwards": totals.forwards,
         "tokens_per_forward": _tokens_per_forward(totals),
+        "throughput": _throughput(shards),
         "session": session.to_dict(),
     }
+
+
+def _throughput(shards: pa.Table) -> dict[str, Any] | None:
+    """Documents and output tokens over the time of all starts of the run."""
+    columns = {name: shards.column(name).to_numpy() for name in _TIMED}
+    found = timeline(
+        columns["started_s"],
+        columns["finished_s"],
+        columns["rows"] + columns["errors"],
+        columns["completion_tokens"],
+    )
+    return None if found is None else found.to_dict()
 
 
 def versions() -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 BINS = 60
 MIN_PAUSE_S = 60.0
@@ -55,10 +55,10 @@ class Timeline:
 
 
 def timeline(
-    started_s: Sequence[float],
-    finished_s: Sequence[float],
-    documents: Sequence[int],
-    output_tokens: Sequence[int],
+    started_s: ArrayLike,
+    finished_s: ArrayLike,
+    documents: ArrayLike,
+    output_tokens: ArrayLike,
     bins: int = BINS,
 ) -> Timeline | None:
     """The timeline of shards with these Unix times and amounts; `None` if none took any time.
@@ -95,7 +95,7 @@ def _active_time(start: Any, finish: Any) -> tuple[Any, Any]:
     return moments, np.concatenate([[0.0], np.cumsum(worked)])
 
 
-def _spread(begins: Any, ends: Any, amounts: Sequence[int], edges: Any) -> tuple[int, ...]:
+def _spread(begins: Any, ends: Any, amounts: ArrayLike, edges: Any) -> tuple[int, ...]:
     """Amounts by interval, each spread over its own time; the sum is exact.
 
     The amount done by time t is a sum of ramps, piecewise linear between the shards' ends.

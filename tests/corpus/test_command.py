@@ -46,7 +46,7 @@ def commit(source: Path, output: Path, model: str, *, failed: int) -> None:
         good = pa.table({"summary": ["s"] * (shard.rows - failed)})
         bad = pa.table({"error_type": pa.array(["NullDocument"] * failed, pa.string())})
         totals = Totals(prompt_tokens=10, completion_tokens=4, forwards=2)
-        commit_shard(run.folder, shard, good, bad, totals)
+        commit_shard(run.folder, shard, good, bad, totals, started_s=0.0)
 
 
 def settings_of(*given: Any) -> CorpusSettings:
