@@ -112,7 +112,7 @@ class _Records:
 
 def _physical_lines(text: bytes | None, size: int) -> list[tuple[bytes | None, int]]:
     """A lone carriage return ends a line too, as the parser expects."""
-    if text is None or b"\r" not in text[:-2]:
+    if text is None or text.count(b"\r") == text.endswith(b"\r\n"):
         return [(text, size)]
     lines = text.splitlines(keepends=True)
     lengths = [len(line) for line in lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -26,6 +27,15 @@ _TEXT_WITHIN = 100
 """One of this many first records of a file has the text column, if only as null."""
 
 
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Say of which file an error is."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"input: {path} cannot be read: {error}.", "input") from error
+
+
 def text_kind(name: str) -> FileKind:
     """What a text file of the input is by its name."""
     kind = kind_of(name)
@@ -34,9 +44,13 @@ def text_kind(name: str) -> FileKind:
 
 
 def read_header(folder: Folder, name: str) -> list[str]:
-    """The column names of a CSV file; none of an empty one."""
+    """The column names of a CSV file; none of an empty one.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     path = folder.path(name)
-    with open_text(folder, name, text_kind(name)) as stream:
+    with _named(path), open_text(folder, name, text_kind(name)) as stream:
         first = next(read_records(stream, text_kind(name), path), None)
     return header_of(first, path)
 
@@ -64,12 +78,9 @@ def sample_text(folder: Folder, entries: Iterable[Entry], wanted: Wanted) -> Sam
         InputError: a file cannot be read, or has not the columns.
     """
     first = list(itertools.islice(entries, SAMPLE_FILES))
-    try:
-        if text_kind(first[0].name).format == "csv":
-            return _sample_headers(folder, first)
-        return _sample_objects(folder, first, wanted)
-    except OSError as error:
-        raise InputError(f"input: {folder.uri} cannot be read: {error}.", "input") from error
+    if text_kind(first[0].name).format == "csv":
+        return _sample_headers(folder, first)
+    return _sample_objects(folder, first, wanted)
 
 
 def _sample_headers(folder: Folder, entries: list[Entry]) -> Sample:
@@ -97,7 +108,7 @@ def _sample_objects(folder: Folder, entries: list[Entry], wanted: Wanted) -> Sam
 def _first_objects(folder: Folder, name: str, most: int) -> list[dict[str, object]]:
     path = folder.path(name)
     objects: list[dict[str, object]] = []
-    with open_text(folder, name, text_kind(name)) as stream:
+    with _named(path), open_text(folder, name, text_kind(name)) as stream:
         for record in read_records(stream, text_kind(name), path):
             if len(objects) >= most or record.offset > SAMPLE_BYTES:
                 break
@@ -146,15 +157,12 @@ def text_digest(folder: Folder, name: str) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    try:
-        with folder.open(name) as stream:
-            size = stream.size()
-            digest = blake2b(f"{size}\0".encode(), digest_size=16)
-            digest.update(stream.read(min(size, _EDGE_BYTES)))
-            stream.seek(max(0, size - _EDGE_BYTES))
-            digest.update(stream.read(min(size, _EDGE_BYTES)))
-    except OSError as error:
-        raise InputError(f"input: {folder.path(name)} cannot be read: {error}.", "input") from error
+    with _named(folder.path(name)), folder.open(name) as stream:
+        size = stream.size()
+        digest = blake2b(f"{size}\0".encode(), digest_size=16)
+        digest.update(stream.read(min(size, _EDGE_BYTES)))
+        stream.seek(max(0, size - _EDGE_BYTES))
+        digest.update(stream.read(min(size, _EDGE_BYTES)))
     return digest.hexdigest()
 
 
@@ -162,24 +170,21 @@ def _groups(
     folder: Folder, layout: InputLayout, name: str, max_rows: int, max_bytes: int
 ) -> Iterator[RowGroup]:
     kind, path = text_kind(name), folder.path(name)
-    try:
-        with open_text(folder, name, kind) as stream:
-            records = read_records(stream, kind, path)
-            if kind.format == "csv":
-                first = next(records, None)
-                if first is not None:
-                    _require_header(path, layout, header_of(first, path))
-            else:
-                records = _with_known_columns(records, layout.columns, path)
-            for block in blocks_of(records, max_rows, max_bytes):
-                yield RowGroup(
-                    rows=block.rows,
-                    text_bytes=block.size_bytes,
-                    offset=block.offset,
-                    line=block.line,
-                )
-    except OSError as error:
-        raise InputError(f"input: {path} cannot be read: {error}.", "input") from error
+    with _named(path), open_text(folder, name, kind) as stream:
+        records = read_records(stream, kind, path)
+        if kind.format == "csv":
+            first = next(records, None)
+            if first is not None:
+                _require_header(path, layout, header_of(first, path))
+        else:
+            records = _with_known_columns(records, layout.columns, path)
+        for block in blocks_of(records, max_rows, max_bytes):
+            yield RowGroup(
+                rows=block.rows,
+                text_bytes=block.size_bytes,
+                offset=block.offset,
+                line=block.line,
+            )
 
 
 def _require_header(path: str, layout: InputLayout, header: list[str]) -> None:
