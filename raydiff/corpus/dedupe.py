@@ -93,7 +93,8 @@ class ResultIndex:
         with self._lock:
             self._renew(owner)
             self._store(results)
-            for key in (*results, *failed):
+            own = [key for key in failed if self._claims.get(key) == owner]
+            for key in (*results, *own):
                 self._free(key)
 
     def renew(self, owner: str) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raydiff.corpus.dedupe import Answer, ResultIndex
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.reading import Rejected
 from raydiff.corpus.work import Call, ShardWork, WorkSettings
 from raydiff.request import Completion, Decoding
-from raydiff.text import DocumentPrompts, Tokenizer
+from raydiff.text import DocumentPrompts, LengthPolicy, PromptStyle, Tokenizer
 
 from .conftest import MAX_PROMPT_TOKENS
 from .fakes import POISON, fake_completion, fake_summary
@@ -34,12 +36,14 @@ def make_work(
     texts: list[str | Rejected],
     work_settings: WorkSettings = SETTINGS,
     file: str = "a.parquet",
+    style: PromptStyle | None = None,
+    values: list[dict[str, str]] | None = None,
 ) -> ShardWork:
-    prompts = DocumentPrompts.of(tokenizer, None, 16)
+    prompts = DocumentPrompts.styled(tokenizer, style or PromptStyle(), 16)
     shard = Shard(
         shard_id="000000-00000000", spans=(Span(file=file, row_start=0, rows=len(texts)),)
     )
-    return ShardWork(shard, texts, prompts, work_settings)
+    return ShardWork(shard, texts, prompts, work_settings, values)
 
 
 def answer(work: ShardWork, tokenizer: Tokenizer, call: Call) -> None:
@@ -123,12 +127,19 @@ def test_the_same_row_has_the_same_seed_whatever_its_shard(tokenizer: Tokenizer)
     assert seeds(["a"], documents_per_call=1) == alone
 
 
-def test_another_file_has_other_seeds(tokenizer: Tokenizer) -> None:
-    def seed(file: str) -> int | None:
-        work = make_work(tokenizer, ["a"], file=file)
-        return work.request(work.next_calls()[0].asks[0]).decoding.seed
+def test_the_seed_follows_from_the_content_or_without_dedupe_from_the_place(
+    tokenizer: Tokenizer,
+) -> None:
+    def seeds(texts: list[str | Rejected], file: str, *, dedupe: bool) -> list[int | None]:
+        work = make_work(tokenizer, texts, replace(SETTINGS, dedupe=dedupe), file)
+        asks = [ask for call in work.next_calls() for ask in call.asks]
+        return [work.request(ask).decoding.seed for ask in asks]
 
-    assert seed("a.parquet") != seed("b.parquet")
+    assert seeds(["a"], "a.parquet", dedupe=True) == seeds(["a"], "b.parquet", dedupe=True)
+    assert seeds(["a"], "a.parquet", dedupe=True) != seeds(["b"], "a.parquet", dedupe=True)
+    assert seeds(["a"], "a.parquet", dedupe=False) != seeds(["a"], "b.parquet", dedupe=False)
+    assert seeds(["a"], "a.parquet", dedupe=False) == seeds(["b"], "a.parquet", dedupe=False)
+    assert len(set(seeds(["a", "a"], "a.parquet", dedupe=False))) == 2
 
 
 def test_sending_again_repeats_request_and_seed(tokenizer: Tokenizer) -> None:
@@ -178,3 +189,267 @@ def test_a_cancelled_completion_is_sent_again(tokenizer: Tokenizer) -> None:
     finish(work, tokenizer)
     seed = work.request(call.asks[0]).decoding.seed
     assert work.summaries[0].text == fake_summary("a", seed or 0)
+
+
+# --- equal documents
+
+
+def test_equal_documents_are_generated_once_and_counted(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, ["a b", "c", "a b", "a b"])
+    calls = finish(work, tokenizer)
+    assert [ask.index for call in calls for ask in call.asks] == [0, 1]
+    assert work.summaries[0] == work.summaries[2] == work.summaries[3]
+    assert work.totals.duplicates == 2
+    assert work.totals.completion_tokens == 10
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    texts=st.lists(st.sampled_from(["a", "b", "c d " * 40, f"{POISON} x", "e"]), max_size=12),
+    data=st.data(),
+)
+def test_a_copied_result_is_what_would_have_been_generated(
+    tokenizer: Tokenizer, texts: list[str | Rejected], data: st.DataObject
+) -> None:
+    """Shards that share results have the rows of shards that do not."""
+    cut = data.draw(st.integers(0, len(texts)))
+    index = ResultIndex()
+    shards = [texts[:cut], texts[cut:]]
+    for number, part in enumerate(shards):
+        alone, sharing = make_work(tokenizer, part), make_work(tokenizer, part)
+        finish(alone, tokenizer)
+        keys = sharing.claimable
+        sharing.take(dict(zip(keys, index.claim(f"{number}", keys), strict=True)))
+        finish(sharing, tokenizer)
+        index.settle(f"{number}", *sharing.settlement())
+        assert sharing.summaries == alone.summaries
+        assert sharing.failures == alone.failures
+    index.close()
+
+
+def test_what_another_shard_generates_is_not_sent_until_that_gives_it_up(
+    tokenizer: Tokenizer,
+) -> None:
+    def answers(*known: Answer) -> dict[bytes, Answer]:
+        return dict(zip(work.claimable, known, strict=True))
+
+    work = make_work(tokenizer, ["a", "b", "a"])
+    work.take(answers("taken", "yours"))
+    calls = finish(work, tokenizer)
+    assert [ask.index for call in calls for ask in call.asks] == [1]
+    assert (set(work.summaries), work.waiting) == ({1}, True)
+    work.take(answers("taken"))
+    assert work.next_calls() == []
+    work.take(answers("yours"))
+    finish(work, tokenizer)
+    assert (set(work.summaries), work.waiting) == ({0, 1, 2}, False)
+
+
+def test_a_result_of_another_shard_is_taken_for_all_who_are_equal(tokenizer: Tokenizer) -> None:
+    first, second = make_work(tokenizer, ["a"]), make_work(tokenizer, ["a", "b", "a"])
+    finish(first, tokenizer)
+    results, failed = first.settlement()
+    assert (len(results), failed) == (1, [])
+    key = second.claimable[0]
+    second.take({key: results[key]})
+    assert second.summaries == {0: first.summaries[0], 2: first.summaries[0]}
+    assert second.totals.duplicates == 2
+    assert second.totals.prompt_tokens == 0
+
+
+def test_when_a_document_fails_its_twin_is_tried(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, ["a", "a"], replace(SETTINGS, max_attempts=1))
+    (call,) = work.next_calls()
+    work.fail(call.asks[0], "DeadlineExceeded", "late")
+    finish(work, tokenizer)
+    assert (set(work.failures), set(work.summaries)) == ({0}, {1})
+    assert len(work.settlement()[0]) == 1
+
+
+def test_a_condemned_document_takes_its_twins_along(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, ["a", "b", "a"])
+    (call,) = work.next_calls()
+    work.condemn(call.asks[0], "ReplicaDied", "It died.", 3)
+    assert set(work.failures) == {0, 2}
+    assert work.failures[2].attempts == 3
+    assert work.settlement() == ({}, [work._contents.key(0)])
+
+
+def test_without_dedupe_nothing_is_shared(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, ["a", "a"], replace(SETTINGS, dedupe=False))
+    assert work.claimable == []
+    finish(work, tokenizer)
+    assert work.totals.duplicates == 0
+    assert work.summaries[0] != work.summaries[1]
+
+
+# --- long, empty and broken documents
+
+LONG = "alpha beta gamma. " * 30
+
+
+def test_a_document_longer_than_allowed_fails_without_being_sent(tokenizer: Tokenizer) -> None:
+    strict = replace(SETTINGS, length=LengthPolicy(on_long="fail"))
+    work = make_work(tokenizer, ["fine", LONG], strict)
+    calls = finish(work, tokenizer)
+    assert [ask.index for call in calls for ask in call.asks] == [0]
+    failure = work.failures[1]
+    assert (failure.error_type, failure.attempts) == ("DocumentTooLong", 0)
+    assert failure.message == "text: expected at most 64 tokens, got 540."
+
+
+def test_a_truncated_document_is_one_request_and_marked(tokenizer: Tokenizer) -> None:
+    work = make_work(
+        tokenizer, ["fine", LONG], replace(SETTINGS, length=LengthPolicy(on_long="truncate"))
+    )
+    calls = finish(work, tokenizer)
+    assert sum(len(call.asks) for call in calls) == 2
+    assert [work.summaries[i].truncated for i in (0, 1)] == [False, True]
+    assert work.summaries[1].chunks == 1
+
+
+def test_a_document_beyond_its_budget_is_read_up_to_it_and_marked(tokenizer: Tokenizer) -> None:
+    budget = replace(SETTINGS, length=LengthPolicy(max_document_tokens=150))
+    work = make_work(tokenizer, [LONG], budget)
+    calls = finish(work, tokenizer)
+    first = [ask for call in calls for ask in call.asks if ask.level == 0]
+    assert work.summaries[0].truncated
+    assert work.summaries[0].chunks == len(first) <= 4
+
+
+def test_the_depth_of_a_merge_is_bounded_and_what_that_costs_is_marked(
+    tokenizer: Tokenizer,
+) -> None:
+    def levels(depth: int) -> tuple[int, bool]:
+        work = make_work(tokenizer, [LONG * 4], replace(SETTINGS, merge_depth=depth))
+        calls = finish(work, tokenizer)
+        deepest = max(ask.level for call in calls for ask in call.asks)
+        return deepest, work.summaries[0].truncated
+
+    assert levels(1) == (1, True)
+    deepest, truncated = levels(8)
+    assert 1 < deepest < 8
+    assert not truncated
+
+
+def test_empty_documents_fail_or_have_an_empty_answer(tokenizer: Tokenizer) -> None:
+    empty = Rejected(error_type="EmptyDocument", message="empty")
+    broken = Rejected(error_type="InvalidUtf8", message="broken", attempts=2)
+    texts: list[str | Rejected] = [empty, NULL, broken, "a"]
+    failing, skipping = (
+        make_work(tokenizer, texts, replace(SETTINGS, skip_empty=skip)) for skip in (False, True)
+    )
+    for work in (failing, skipping):
+        finish(work, tokenizer)
+    assert set(failing.failures) == {0, 1, 2}
+    assert failing.failures[2].attempts == 2
+    assert set(skipping.failures) == {2}
+    summary = skipping.summaries[0]
+    assert (summary.text, summary.chunks, summary.totals.forwards) == ("", 0, 0)
+
+
+class Breaking(Tokenizer):
+    """Breaks on a word, in documents and in summaries of them."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        if any("BREAK" in text for text in texts):
+            raise RuntimeError("index out of bounds")
+        return super().encode_batch(texts)
+
+
+def test_a_document_that_breaks_the_tokenizer_fails_alone(toy_model: str) -> None:
+    breaking = Breaking.load(toy_model)
+    work = make_work(breaking, ["fine", "BREAK", "BREAK", LONG + "BREAK", "too"])
+    finish(work, breaking)
+    assert set(work.summaries) == {0, 4}
+    assert {f.error_type for f in work.failures.values()} == {"TokenizerError"}
+
+
+def test_summaries_that_break_the_tokenizer_cost_their_document(toy_model: str) -> None:
+    breaking = Breaking.load(toy_model)
+    work = make_work(breaking, [LONG, "fine"])
+    for call in work.next_calls():
+        for ask in call.asks:
+            completion = fake_completion(work.request(ask), "x")
+            work.succeed(ask, replace(completion, text="BREAK"))
+    assert (set(work.summaries), set(work.failures)) == ({1}, {0})
+    assert work.failures[0].error_type == "TokenizerError"
+
+
+# --- other tasks
+
+
+def test_rewritten_chunks_are_joined_in_order_as_they_stood(tokenizer: Tokenizer) -> None:
+    joining = replace(SETTINGS, combine="join", length=LengthPolicy(overlap=False))
+    text = "\n\n".join(f"Paragraph {n} has so many words that it is long." for n in range(8))
+    work = make_work(tokenizer, [text], joining)
+    while calls := work.next_calls():
+        for call in calls:
+            for ask in call.asks:
+                same = tokenizer.decode(list(ask.prompt_ids)[1:-1]).upper()
+                work.succeed(ask, replace(fake_completion(work.request(ask), ""), text=same))
+    assert work.summaries[0].text == text.upper()
+    assert work.summaries[0].chunks > 1
+
+
+def test_of_the_labels_of_chunks_the_most_frequent_wins(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, [LONG], replace(SETTINGS, combine="vote"))
+    asks = [ask for call in work.next_calls() for ask in call.asks]
+    for ask in asks:
+        label = "rare" if ask.chunk == 0 else "common"
+        work.succeed(ask, replace(fake_completion(work.request(ask), ""), text=label))
+    assert work.summaries[0].text == "common"
+    assert work.next_calls() == []
+
+
+def test_an_answer_cut_for_its_length_shows_in_the_row(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, [LONG], replace(SETTINGS, combine="join"))
+    asks = [ask for call in work.next_calls() for ask in call.asks]
+    for ask in asks:
+        completion = fake_completion(work.request(ask), "x")
+        reason = "length" if ask.chunk == 0 else "stop"
+        work.succeed(ask, replace(completion, finish_reason=reason))
+    assert work.summaries[0].finish_reason == "length"
+
+
+def test_columns_stand_in_the_prompt_and_count_as_content(tokenizer: Tokenizer) -> None:
+    style = PromptStyle(template="{t}: {text}", merge_template="{t}: {text}")
+    values = [{"t": "A"}, {"t": "B"}, {"t": "A"}, {"t": "much too long " * 9}]
+    work = make_work(tokenizer, ["x", "x", "x", "y"], style=style, values=values)
+    calls = work.next_calls()
+    sent = {
+        ask.index: tokenizer.decode(list(ask.prompt_ids)[1:-1]) for c in calls for ask in c.asks
+    }
+    assert sent == {0: "A: x", 1: "B: x"}
+    assert work.failures[3].error_type == "DocumentTooLong"
+
+
+# --- suspects
+
+
+def test_suspects_are_sent_alone_and_not_charged(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, ["a", "b", "c"])
+    (call,) = work.next_calls()
+    work.suspect(call.asks[0])
+    work.suspect(call.asks[1])
+    answer(work, tokenizer, Call(asks=call.asks[2:]))
+    again = work.next_calls()
+    assert [(len(c.asks), c.suspect, c.asks[0].attempts) for c in again] == [(1, True, 0)] * 2
+
+
+def test_isolated_documents_are_sent_alone_chunk_by_chunk_and_level_by_level(
+    tokenizer: Tokenizer,
+) -> None:
+    work = make_work(tokenizer, [LONG, "a", "b"])
+    work.isolate([0])
+    calls = finish(work, tokenizer)
+    assert all(call.suspect and len(call.asks) == 1 for call in calls if call.asks[0].index == 0)
+    assert [len(call.asks) for call in calls if call.asks[0].index] == [2]
+
+
+def test_nothing_is_tokenized_before_the_documents_are_begun(toy_model: str) -> None:
+    breaking = Breaking.load(toy_model)
+    work = make_work(breaking, ["BREAK"])
+    assert work.failures == {}
+    work.begin()
+    assert set(work.failures) == {0}
