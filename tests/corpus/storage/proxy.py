@@ -1,17 +1,20 @@
 """A proxy between client and S3 server that does what networks and stores do on bad days.
 
-Faults are switched by attributes at any time and counted; the proxy runs in a thread.
+Faults are switched by attributes at any time and counted; the proxy runs in threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
+import socket
+import socketserver
+import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from typing import BinaryIO
 from urllib.parse import urlsplit
 
 _SLOW_DOWN = (
@@ -19,6 +22,8 @@ _SLOW_DOWN = (
     b"<Message>Please reduce your request rate.</Message></Error>"
 )
 _CHUNK = 64 * 1024
+_STEPS_PER_S = 20
+_NOT_PASSED_ON = ("connection:", "expect:")
 
 
 class FaultProxy:
@@ -26,11 +31,13 @@ class FaultProxy:
 
     def __init__(self, target: str, seed: int = 0) -> None:
         parts = urlsplit(target)
-        self._host, self._port = parts.hostname or "", parts.port or 80
+        self._target = (parts.hostname or "", parts.port or 80)
         self._random = random.Random(seed)
         self._out = False
         self._hangs = False
+        self._lock = threading.Lock()
         self.url = ""
+        """What clients are given in place of the server's address."""
         self.counts: Counter[str] = Counter()
         """Requests by what became of them."""
         self.slow_down = 0.0
@@ -42,7 +49,7 @@ class FaultProxy:
         self.bytes_per_s = 0.0
         """Speed of answers; 0 is as fast as can be."""
         self.only: str | None = None
-        """Faults befall only requests whose first line holds this text."""
+        """Shares concern only requests whose first line holds this text."""
 
     def heal(self) -> None:
         """No more faults."""
@@ -66,137 +73,132 @@ class FaultProxy:
     def end_outage(self) -> None:
         self._out = False
 
-    async def serve(self, started: Future[str], stop: asyncio.Event) -> None:
-        """Listen until told to stop."""
-        server = await asyncio.start_server(self._connection, "127.0.0.1", 0, limit=2**20)
-        port = server.sockets[0].getsockname()[1]
-        started.set_result(f"http://127.0.0.1:{port}")
-        async with server:
-            await stop.wait()
-
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            await self._request(reader, writer)
-        writer.close()
-
-    async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request; the connection ends with its answer."""
-        head = await reader.readuntil(b"\r\n\r\n")
-        line, *fields = head.decode("latin-1").split("\r\n")
-        headers = {name.lower(): value.strip() for name, _, value in map(_field, fields)}
-        if await self._outage(writer):
-            return
-        if headers.get("expect", "").lower() == "100-continue":
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
+    def carry(self, client: socket.socket) -> None:
+        """Carry one request and its answer, with which the connection ends."""
+        with client.makefile("rb") as stream:
+            head = _read_head(stream)
+            if not head or self._is_out(client):
+                return
+            line, *fields = head.decode("latin-1").rstrip().split("\r\n")
+            if _field(fields, "expect").lower() == "100-continue":
+                client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = stream.read(int(_field(fields, "content-length") or 0))
         fault = self._draw(line)
-        self.counts[fault] += 1
         if fault == "slow_down":
-            await self._answer_slow_down(writer)
+            client.sendall(_slow_down())
             return
-        dropped = ("connection:", "expect:")
-        kept = [field for field in fields if not field.lower().startswith(dropped)]
-        request = "\r\n".join([line, "Connection: close", *kept]).encode("latin-1") + body
-        await self._forward(request, writer, fault)
+        kept = [field for field in fields if not field.lower().startswith(_NOT_PASSED_ON)]
+        request = "\r\n".join([line, "Connection: close", *kept, "", ""]).encode("latin-1")
+        with socket.create_connection(self._target) as server:
+            server.sendall(request + body)
+            with server.makefile("rb") as answer:
+                self._answer(answer, client, fault)
 
     def _draw(self, line: str) -> str:
-        drawn = self._random.random()
-        if self.only is None or self.only in line:
-            for name in ("slow_down", "cut_body", "lose_answer"):
-                drawn -= getattr(self, name)
-                if drawn < 0:
-                    return name
-        return "passed"
+        with self._lock:
+            drawn = self._random.random()
+            fault = "passed"
+            if self.only is None or self.only in line:
+                for name in ("slow_down", "cut_body", "lose_answer"):
+                    drawn -= getattr(self, name)
+                    if drawn < 0:
+                        fault = name
+                        break
+            self.counts[fault] += 1
+            return fault
 
-    async def _outage(self, writer: asyncio.StreamWriter) -> bool:
+    def _is_out(self, client: socket.socket) -> bool:
         if not self._out:
             return False
-        self.counts["outage"] += 1
-        # The switch is thrown in another thread, which no asyncio.Event would see.
-        while self._out and self._hangs:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-        writer.transport.abort()
+        with self._lock:
+            self.counts["outage"] += 1
+        while self._out and self._hangs:
+            time.sleep(1 / _STEPS_PER_S)
+        _abort(client)
         return True
 
-    async def _answer_slow_down(self, writer: asyncio.StreamWriter) -> None:
-        head = (
-            "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\n"
-            f"Content-Length: {len(_SLOW_DOWN)}\r\n\r\n"
-        )
-        writer.write(head.encode() + _SLOW_DOWN)
-        await writer.drain()
-
-    async def _forward(self, request: bytes, writer: asyncio.StreamWriter, fault: str) -> None:
-        upstream, to_server = await asyncio.open_connection(self._host, self._port, limit=2**20)
-        try:
-            to_server.write(request)
-            await to_server.drain()
-            head = await upstream.readuntil(b"\r\n\r\n")
-            if fault == "lose_answer":
-                await upstream.read()
-                writer.transport.abort()
-                return
-            writer.write(head)
-            left = _content_length(head) // 2 if fault == "cut_body" else None
-            await self._pass_on(upstream, writer, left)
-            if fault == "cut_body":
-                writer.transport.abort()
-        finally:
-            to_server.close()
-
-    async def _pass_on(
-        self, upstream: asyncio.StreamReader, writer: asyncio.StreamWriter, left: int | None
-    ) -> None:
-        """Pass on the answer's body, or as much of it as is `left` until the cut."""
+    def _answer(self, answer: BinaryIO, client: socket.socket, fault: str) -> None:
+        head = _read_head(answer)
+        if fault == "lose_answer":
+            answer.read()
+            _abort(client)
+            return
+        client.sendall(head)
+        fields = head.decode("latin-1").rstrip().split("\r\n")
+        left = int(_field(fields, "content-length") or 0) // 2 if fault == "cut_body" else None
         while left is None or left > 0:
-            size = _CHUNK if not self.bytes_per_s else max(1, int(self.bytes_per_s / 20))
-            block = await upstream.read(size if left is None else min(size, left))
-            if not block:
+            size = int(self.bytes_per_s / _STEPS_PER_S) or _CHUNK
+            block = answer.read(size if left is None else min(size, left))
+            if not block or self._is_out(client):
                 return
-            if self._out:
-                await self._outage(writer)
-                return
-            writer.write(block)
-            await writer.drain()
+            client.sendall(block)
             left = None if left is None else left - len(block)
             if self.bytes_per_s:
-                await asyncio.sleep(len(block) / self.bytes_per_s)
+                time.sleep(len(block) / self.bytes_per_s)
+        _abort(client)
 
 
-def _field(line: str) -> tuple[str, str, str]:
-    return line.partition(":")
+def _read_head(stream: BinaryIO) -> bytes:
+    lines = []
+    while line := stream.readline():
+        lines.append(line)
+        if line == b"\r\n":
+            return b"".join(lines)
+    return b""
 
 
-def _content_length(head: bytes) -> int:
-    for line in head.decode("latin-1").lower().split("\r\n"):
-        if line.startswith("content-length:"):
-            return int(line.partition(":")[2])
-    return 0
+def _field(fields: list[str], name: str) -> str:
+    found = (field.partition(":") for field in fields)
+    return next((value.strip() for key, _, value in found if key.lower() == name), "")
+
+
+def _slow_down() -> bytes:
+    head = (
+        "HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nConnection: close\r\n"
+        f"Content-Length: {len(_SLOW_DOWN)}\r\n\r\n"
+    )
+    return head.encode() + _SLOW_DOWN
+
+
+def _abort(client: socket.socket) -> None:
+    """Have the connection reset, not ended in good order."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, proxy: FaultProxy) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.proxy = proxy
+
+    def shutdown_request(self, request: object) -> None:
+        """Close without a word more: `_abort` means what it says."""
+        assert isinstance(request, socket.socket)
+        request.close()
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        with suppress(OSError):
+            self.server.proxy.carry(self.request)
 
 
 @contextmanager
 def fault_proxy(target: str, seed: int = 0) -> Iterator[FaultProxy]:
     """Run a proxy to the server at `target`; give clients its `url` instead."""
     proxy = FaultProxy(target, seed)
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
-    started: Future[str] = Future()
-
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(proxy.serve(started, stop))
-        pending = asyncio.all_tasks(loop)
-        for task in pending:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*pending, return_exceptions=True))
-        loop.close()
-
-    thread = threading.Thread(target=run, name="fault-proxy", daemon=True)
-    thread.start()
-    try:
-        proxy.url = started.result(timeout=30)
-        yield proxy
-    finally:
-        proxy.heal()
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(timeout=30)
+    with _Server(proxy) as server:
+        proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.heal()
+            server.shutdown()
+            thread.join()
