@@ -24,6 +24,7 @@ from raydiff.corpus.live import Live
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.report import Session, started_report, stopped_report
 from raydiff.corpus.sizing import Fleet, Pool, size_pool
+from raydiff.corpus.storage.shared import require_shared
 from raydiff.corpus.watchdog import supervised
 from raydiff.corpus.worker import (
     REPORT_COLUMN,
@@ -61,7 +62,13 @@ def execute(
         ClusterError: workers or replicas failed beyond what retries can mend.
         InputError: the input changed while the run was under way.
         TooManyFailures: a larger share of documents failed than the settings allow.
+        UsageError: the cluster has several nodes, and a path that they do not share.
+        RunConflict: another driver took the run over.
     """
+    require_shared(
+        {"input": run.inputs.folder, "output": run.folder},
+        shared_filesystem=run.settings.shared_filesystem,
+    )
     session = Session()
     counter = CommitCounter(RayBackend(metrics), _served_name(run))
     limit = FailureLimit(
@@ -77,9 +84,11 @@ def execute(
             counter.add(report)
             live.commit(report)
             limit.add(report.rows + report.errors, report.errors)
+            run.held.check()
         return close(run, session)
     except BaseException as error:
         with suppress(Exception):  # whatever keeps it from being written, `error` says more
+            run.held.check()  # a run that was taken over has the report of another driver
             run.write_report(stopped_report(run, session, error))
         raise
 
