@@ -14,7 +14,7 @@ from raydiff.corpus.dedupe import Answer, ResultIndex
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.reading import Rejected
 from raydiff.corpus.work import Call, ShardWork, WorkSettings
-from raydiff.request import Completion, Decoding
+from raydiff.request import Completion, Decoding, FinishReason
 from raydiff.text import DocumentPrompts, LengthPolicy, PromptStyle, Tokenizer
 
 from .conftest import MAX_PROMPT_TOKENS
@@ -407,7 +407,7 @@ def test_an_answer_cut_for_its_length_shows_in_the_row(tokenizer: Tokenizer) -> 
     asks = [ask for call in work.next_calls() for ask in call.asks]
     for ask in asks:
         completion = fake_completion(work.request(ask), "x")
-        reason = "length" if ask.chunk == 0 else "stop"
+        reason: FinishReason = "length" if ask.chunk == 0 else "stop"
         work.succeed(ask, replace(completion, finish_reason=reason))
     assert work.summaries[0].finish_reason == "length"
 
