@@ -19,10 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from raydiff.corpus.accounting import merged_metadata, merged_row, sum_error_types, sum_totals
+from raydiff.corpus.accounting import (
+    merged_metadata,
+    merged_row,
+    settle_ledger,
+    sum_error_types,
+    sum_totals,
+)
 from raydiff.corpus.commit import PartDetails, checksum, errors_name
-from raydiff.corpus.ledger import SCHEMA, LedgerWriter, find_rows
-from raydiff.corpus.parts import Committed, Part, range_label
+from raydiff.corpus.ledger import SCHEMA, find_rows
+from raydiff.corpus.parts import Committed, Part, range_label, settle_parts
 from raydiff.corpus.runs import SUCCESS_NAME, HeldRun, SavedRun, hold_run
 from raydiff.corpus.storage import Folder
 from raydiff.errors import RunConflict
@@ -66,6 +72,8 @@ def compact(
                 after -= int(inside.sum()) - 1
                 size += content_bytes - int(before.table["size_bytes"][inside].sum())
         held.held.check()
+        if groups:
+            settle_ledger(run.folder, held.writer, settle_parts(run.folder, run.plan))
         if done:
             run.folder.put(SUCCESS_NAME, b"")
     return Compaction(
@@ -204,9 +212,8 @@ def _merge_same(held: HeldRun, sources: Sequence[_Source]) -> tuple[Part, int]:
     )
     held.held.check()
     folder.put(part.name, content)
-    writer = LedgerWriter(folder)
-    writer.add_row(merged_row(part, details, content))
-    writer.flush()
+    held.writer.add_row(merged_row(part, details, content))
+    held.writer.flush()
     folder.delete_many(source.part.name for source in sources)
     folder.delete_many(s.errors_file for s in sources if s.errors_file is not None)
     return part, len(content)

@@ -79,6 +79,7 @@ class HeldRun:
     plan: Plan
     held: Hold
     committed: Committed
+    writer: LedgerWriter
     ledger: Any
     """A `pa.Table`, as `read_ledger` gives it."""
 
@@ -101,9 +102,17 @@ def hold_run(run: SavedRun) -> Iterator[HeldRun]:
             folder.make(under)
             folder.remove_leftovers(under)
         committed = settle_parts(folder, run.plan)
-        ledger = settle_ledger(folder, LedgerWriter(folder), committed)
+        writer = LedgerWriter(folder)
+        ledger = settle_ledger(folder, writer, committed)
         remove_unnamed_errors(folder, committed)
-        yield HeldRun(folder=folder, plan=run.plan, held=held, committed=committed, ledger=ledger)
+        yield HeldRun(
+            folder=folder,
+            plan=run.plan,
+            held=held,
+            committed=committed,
+            writer=writer,
+            ledger=ledger,
+        )
 
 
 def read_report_file(folder: Folder) -> dict[str, Any]:
