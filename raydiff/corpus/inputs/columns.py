@@ -19,6 +19,7 @@ RESERVED = (
     "summary",
     "rewrite",
     "label",
+    "label_probability",
     "finish_reason",
     "prompt_tokens",
     "completion_tokens",
