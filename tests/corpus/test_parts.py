@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ def plan_of(shards: int = SHARDS) -> Plan:
 
 
 PLAN = plan_of()
+RANGES: list[list[tuple[int, int]]] = [
+    [],
+    [(2, 3)],
+    [(2, 3), (0, 5)],
+    [(8, 11)],
+    [(2, 3), (0, 5), (8, 9), (7, 11)],
+]
+"""In each other or beside each other, as compactions of compactions leave them."""
 
 
 def single(position: int, errors: int = 0) -> Part:
@@ -49,18 +58,12 @@ def listed(folder: LocalFolder, *parts: Part, plan: Plan = PLAN) -> list[Part]:
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_every_shard_that_any_part_has_is_committed_by_exactly_one(data: st.DataObject) -> None:
-    """Ranges lie in or beside each other, as compactions of compactions leave them."""
-    import tempfile
-
-    chosen: list[Part] = []
-    for position in data.draw(st.lists(st.integers(0, SHARDS - 1))):
-        chosen.append(single(position, data.draw(st.integers(0, ROWS))))
-    for first, last in data.draw(
-        st.sampled_from(
-            [[], [(2, 3)], [(2, 3), (0, 5)], [(8, 11)], [(2, 3), (0, 5), (8, 9), (7, 11)]]
-        )
-    ):
-        chosen.append(merged(first, last, data.draw(st.integers(0, ROWS))))
+    errors = st.integers(0, ROWS)
+    ranges = data.draw(st.sampled_from(RANGES))
+    chosen = [
+        *(single(p, data.draw(errors)) for p in data.draw(st.lists(st.integers(0, SHARDS - 1)))),
+        *(merged(first, last, data.draw(errors)) for first, last in ranges),
+    ]
     random.Random(0).shuffle(chosen)
     with tempfile.TemporaryDirectory() as path:
         folder = LocalFolder(path)

@@ -6,10 +6,11 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol
 
 from raydiff.corpus.storage.folder import Folder
-from raydiff.corpus.storage.lease import Lease
+from raydiff.corpus.storage.lease import Lease, find_lease_holder
 from raydiff.corpus.storage.local import LocalFolder
 from raydiff.corpus.storage.s3 import S3Folder
 from raydiff.errors import RunConflict
@@ -48,6 +49,32 @@ def hold(folder: Folder) -> Iterator[Hold]:
     assert isinstance(folder, LocalFolder), folder
     with _locked(folder):
         yield _LocalHold()
+
+
+def find_holder(folder: Folder) -> str | None:
+    """The driver that holds a folder now, in words; `None` if none is known.
+
+    Of folders on disks only this machine's processes are known. Nothing is locked or written.
+    """
+    if isinstance(folder, S3Folder):
+        return find_lease_holder(folder)
+    assert isinstance(folder, LocalFolder), folder
+    return _lock_owner(folder)
+
+
+def _lock_owner(folder: LocalFolder) -> str | None:
+    """As the kernel lists locks: to try for one would refuse a driver that begins just then."""
+    try:
+        status = os.stat(folder.root)
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in lines:
+        fields = line.split()
+        if fields[1:4] == ["FLOCK", "ADVISORY", "WRITE"] and fields[5] == device:
+            return f"process {fields[4]}"
+    return None
 
 
 @contextmanager

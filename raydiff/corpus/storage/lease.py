@@ -151,6 +151,19 @@ class Lease:
             _log.warning("The lease on the run was not given back: %s", error)
 
 
+def find_lease_holder(folder: S3Folder) -> str | None:
+    """Who holds a folder now, in words; `None` if nobody does or its holder is dead."""
+    try:
+        found = folder.read_version(LEASE_NAME)
+    except FileNotFoundError:
+        return None
+    holder = Holder.parse(found.content)
+    if holder is None:
+        return "an unknown process"
+    expired = found.age_s > holder.lease_s + _ROUNDING_S
+    return None if expired or holder.is_known_dead() else str(holder)
+
+
 def _now_s() -> float:
     """A clock that goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
