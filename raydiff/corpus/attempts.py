@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from raydiff.corpus.disk_full import when_there_is_room
+from raydiff.corpus.disk_full import Room
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.storage import Folder
 
@@ -29,12 +29,10 @@ _MARK = re.compile(r"(?P<what>begun|span\d+|\d+)-(?P<number>\d+)")
 class ShardAttempts:
     """The marks of one shard since the driver started; it has some only while it is in hand."""
 
-    def __init__(
-        self, folder: Folder, shard: Shard, on_wait: Callable[[], None] = lambda: None
-    ) -> None:
-        """`on_wait` is called while a full disk is waited for."""
+    def __init__(self, folder: Folder, shard: Shard, room: Room | None = None) -> None:
+        """`room` waits where the disk is full."""
         self._folder = folder
-        self._on_wait = on_wait
+        self._room = room or Room()
         self._under = f"{ATTEMPTS_FOLDER}/{shard.shard_id}"
         self._marks: Counter[str] = Counter()
 
@@ -106,7 +104,7 @@ class ShardAttempts:
     def _mark(self, what: str, reason: str = "") -> None:
         self._marks[what] += 1
         name = self._name(what)
-        when_there_is_room(lambda: self._put(name, reason.encode()), on_wait=self._on_wait)
+        self._room.wait_for(lambda: self._put(name, reason.encode()))
 
     def _put(self, name: str, content: bytes) -> None:
         try:

@@ -20,7 +20,7 @@ from raydiff.corpus.careful import (
 )
 from raydiff.corpus.commit import ShardReport, commit_shard
 from raydiff.corpus.dedupe import NothingShared, SharedResults
-from raydiff.corpus.disk_full import when_there_is_room
+from raydiff.corpus.disk_full import PATIENCE_S, Room
 from raydiff.corpus.fields import template_values
 from raydiff.corpus.gate import CallGate
 from raydiff.corpus.inputs import InputLayout
@@ -75,9 +75,11 @@ class ShardProcessor:
         call_timeout_s: float,
         pulse: Pulse | None = None,
         shared: SharedResults | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """`generator` raises ReplicaDied when the first replica dies under a call. Without
-        `shared` results, every shard generates all its documents."""
+        `shared` results, every shard generates all its documents. A full disk is waited for
+        for `patience_s`."""
         self._reader = SpanReader(input_folder, layout)
         self._output = output
         self._columns = layout.columns
@@ -90,6 +92,7 @@ class ShardProcessor:
         self._call_timeout_s = call_timeout_s
         self._pulse = pulse or Pulse()
         self._shared = shared or NothingShared()
+        self._patience_s = patience_s
 
     async def process(self, shard: Shard, queued: Callable[[], None] = lambda: None) -> ShardReport:
         """Take a shard to its commit. `queued` is told once its calls wait at the gate.
@@ -104,7 +107,7 @@ class ShardProcessor:
 
     async def _process(self, shard: Shard, queued: Callable[[], None]) -> ShardReport:
         started_s = time.time()
-        attempts = ShardAttempts(self._output, shard, lambda: self._pulse.on(shard.shard_id))
+        attempts = ShardAttempts(self._output, shard, self._room(shard))
         deaths = await asyncio.to_thread(attempts.begin)
         careful = deaths >= CAREFUL_FROM
         async with self._preparing.alone() if careful else self._preparing.shared():
@@ -283,12 +286,14 @@ class ShardProcessor:
             work.failures,
             self._settings.answer_column,
         )
-        report = when_there_is_room(
-            lambda: commit_shard(self._output, shard, good, bad, work.totals, started_s=started_s),
-            on_wait=lambda: self._pulse.on(shard.shard_id),
+        report = self._room(shard).wait_for(
+            lambda: commit_shard(self._output, shard, good, bad, work.totals, started_s=started_s)
         )
         attempts.end()
         return report
+
+    def _room(self, shard: Shard) -> Room:
+        return Room(patience_s=self._patience_s, on_wait=lambda: self._pulse.on(shard.shard_id))
 
 
 def _require_service(work: ShardWork, shard: Shard) -> None:

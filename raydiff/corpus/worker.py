@@ -28,7 +28,7 @@ from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
-from raydiff.text import DocumentPrompts, PromptStyle, Tokenizer
+from raydiff.text import DocumentPrompts, PromptStyle, Tokenizer, longest_text
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +86,7 @@ class ShardWorker:
 
     def __init__(self, job: WorkerJob) -> None:
         settings = job.settings
+        tokenizer = Tokenizer.load(settings.model)
         pulse = Pulse()
         self._presence = None if job.coordinator is None else Presence(job.coordinator, pulse)
         sizer = Sizer(settings.documents_per_call, settings.calls_in_flight)
@@ -108,13 +109,17 @@ class ShardWorker:
             output=job.output,
             layout=job.layout,
             prompts=DocumentPrompts.styled(
-                Tokenizer.load(settings.model), job.style, job.decoding.max_tokens or 1
+                tokenizer,
+                job.style,
+                job.decoding.max_tokens or 1,
+                longest_text(settings.task, job.decoding),
             ),
             generator=self._pace,
-            settings=WorkSettings.of(settings, job.decoding),
+            settings=WorkSettings.of(settings, job.decoding, tokenizer),
             gate=self._gate,
             call_timeout_s=settings.call_timeout_s,
             pulse=pulse,
+            patience_s=settings.storage.patience_s,
             shared=None if job.coordinator is None else RunResults(job.coordinator),
         )
 

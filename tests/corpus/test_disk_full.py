@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from raydiff.corpus import disk_full
-from raydiff.corpus.disk_full import when_there_is_room
+from raydiff.corpus.disk_full import Room
 from raydiff.errors import StorageError
 
 
@@ -30,18 +30,18 @@ def write_with(*failures: int) -> tuple[list[int], object]:
 def test_a_write_succeeds_once_there_is_room() -> None:
     waits: list[int] = []
     _, write = write_with(errno.ENOSPC, errno.EDQUOT)
-    assert when_there_is_room(write, on_wait=lambda: waits.append(1)) == "written"  # type: ignore[arg-type]  # a function
+    assert Room(on_wait=lambda: waits.append(1)).wait_for(write) == "written"  # type: ignore[arg-type]  # a function
     assert len(waits) == 2
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_a_remedy() -> None:
     _, write = write_with(*[errno.ENOSPC] * 1000)
     with pytest.raises(StorageError, match=r"No space left.*make room.*same command"):
-        when_there_is_room(write, patience_s=0.0)  # type: ignore[arg-type]  # a function
+        Room(patience_s=0.0).wait_for(write)  # type: ignore[arg-type]  # a function
 
 
 def test_other_troubles_are_not_waited_for() -> None:
     left, write = write_with(errno.EACCES, errno.EACCES)
     with pytest.raises(PermissionError):
-        when_there_is_room(write)  # type: ignore[arg-type]  # a function
+        Room().wait_for(write)  # type: ignore[arg-type]  # a function
     assert len(left) == 1

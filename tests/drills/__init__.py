@@ -1,0 +1,1 @@
+"""Fault drills: real runs on a real cluster, broken at random moments, judged by their files."""
