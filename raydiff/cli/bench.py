@@ -89,6 +89,15 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
     _common(parser, 0)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--mixed",
+        type=_numbers(int),
+        metavar="N,N",
+        help="documents of mixed lengths between these numbers of tokens, of the input's texts",
+    )
+    parser.add_argument("--max-tokens", type=int, help="tokens of an answer (the model's usual)")
+    parser.add_argument("--shard-rows", type=int, default=256, help="rows per commit (256)")
+    parser.add_argument("--seed", type=int, default=0, help="of lengths and order (0)")
     parser.set_defaults(run_bench=_corpus)
 
 
@@ -197,6 +206,9 @@ def _corpus(args: argparse.Namespace) -> int:
     from raydiff.bench.corpus import CorpusBench, run_corpus_bench
 
     _at_least_one("repeats", args.repeats)
+    _at_least_one("shard-rows", args.shard_rows)
+    if args.mixed is not None and len(args.mixed) != 2:
+        raise UsageError(invalid("--mixed", expected="two numbers", got=args.mixed), "mixed")
     bench = CorpusBench(
         input=args.input,
         model=args.model,
@@ -204,9 +216,15 @@ def _corpus(args: argparse.Namespace) -> int:
         threads=args.threads,
         documents=args.documents,
         repeats=args.repeats,
+        mixed=args.mixed,
+        max_tokens=args.max_tokens,
+        shard_rows=args.shard_rows,
+        seed=args.seed,
     )
     report = run_corpus_bench(bench, progress=print)
-    return _finish(args, report, contenders=["name", "documents_per_s", "seconds_median"])
+    columns = ["name", "documents_per_s", "seconds_median", "steady_busy", "busy", "busy_s"]
+    columns += ["forwards", "rows_per_forward", "padding", "context_padding"]
+    return _finish(args, report, contenders=columns)
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -121,6 +121,9 @@ PRESETS: dict[str, Preset] = {
     "tiny-llada": Preset(title="LLaDA, tiny", config=tiny.LLADA),
     "tiny-dream": Preset(title="Dream, tiny", config=tiny.DREAM),
     "tiny-sdar": Preset(title="SDAR, tiny", config=tiny.SDAR),
+    "tiny-sdar-long": Preset(
+        title="SDAR, tiny, with a context of 8,192 tokens", config=tiny.SDAR_LONG
+    ),
     "tiny-sdar-moe": Preset(title="SDAR with experts, tiny", config=tiny.SDAR_MOE),
     "tiny-fast-dllm": Preset(title="Fast-dLLM v2, tiny", config=tiny.FAST_DLLM),
     "tiny-llada2": Preset(title="LLaDA2.0, tiny", config=tiny.LLADA2),

@@ -51,6 +51,7 @@ LLADA = {
 }
 DREAM = {**shapes.DREAM_7B, **_BODY}
 SDAR = {**shapes.sdar(hidden=_HIDDEN, layers=_LAYERS, heads=4, inner=_INNER), **_BODY}
+SDAR_LONG = {**SDAR, "max_position_embeddings": 8192}
 SDAR_MOE = {**shapes.SDAR_30B, **_BODY, **_EXPERTS}
 FAST_DLLM = {**shapes.fast_dllm(shapes.QWEN2_1_5B), **_BODY, "bd_size": 16}
 LLADA2 = {

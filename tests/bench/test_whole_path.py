@@ -39,3 +39,25 @@ def test_a_job_and_the_bare_engine_take_turns_over_the_same_documents(
     assert len(engine["seconds"]) == len(job["seconds"]) == 2
     assert engine["documents_per_s"] == pytest.approx(5 / engine["seconds_median"])
     assert report["ratio"] > 0
+    assert 0 < engine["busy"] <= 1.0
+    assert job["forwards"] > 0
+    assert job["busy_s"] > 0
+
+
+def test_documents_of_mixed_lengths_are_cut_and_merged_by_both(
+    corpus: Path, tiny_checkpoint: Path
+) -> None:
+    bench = CorpusBench(
+        input=str(corpus),
+        model=str(tiny_checkpoint),
+        dtype="fp32",
+        threads=1,
+        repeats=1,
+        documents=6,
+        mixed=(5, 200),
+    )
+    report = run_corpus_bench(bench)
+    assert report["workload"]["documents"] == 6
+    assert report["workload"]["tokens"] == [5, 200]
+    engine, job = report["contenders"]
+    assert min(engine["forwards"], job["forwards"]) > 0
