@@ -70,6 +70,7 @@ def run_corpus(settings: CorpusSettings, decoding: Decoding, options: Options) -
 
 def _execute(opened: RunDirectory, options: Options) -> dict[str, Any]:
     from raydiff.config import AppSettings, ServeSettings
+    from raydiff.corpus.run import require_reachable
     from raydiff.launch import running_app
 
     cores = usable_cores()
@@ -78,7 +79,12 @@ def _execute(opened: RunDirectory, options: Options) -> dict[str, Any]:
     app_settings = AppSettings(model=opened.settings.model, replicas=replicas, threads=threads)
     endpoint = ServeSettings(port=0)
     try:
-        with running_app(app_settings, endpoint, metrics_port=options.metrics_port) as app:
+        with running_app(
+            app_settings,
+            endpoint,
+            metrics_port=options.metrics_port,
+            check=lambda: require_reachable(opened),
+        ) as app:
             return _generate(opened, options, app)
     except KeyboardInterrupt:
         print(

@@ -65,10 +65,7 @@ def execute(
         UsageError: the cluster has several nodes, and a path that they do not share.
         RunConflict: another driver took the run over.
     """
-    require_shared(
-        {"input": run.inputs.folder, "output": run.folder},
-        shared_filesystem=run.settings.shared_filesystem,
-    )
+    require_reachable(run)
     session = Session()
     counter = CommitCounter(RayBackend(metrics), _served_name(run))
     limit = FailureLimit(
@@ -91,6 +88,19 @@ def execute(
             run.held.check()  # a run that was taken over has the report of another driver
             run.write_report(stopped_report(run, session, error))
         raise
+
+
+def require_reachable(run: RunDirectory) -> None:
+    """Refuse local paths that other nodes of the cluster do not see; see `require_shared`.
+
+    Raises:
+        UsageError: the cluster has several nodes, and a path that they do not share.
+        ClusterError: a node did not answer.
+    """
+    require_shared(
+        {"input": run.inputs.folder, "output": run.folder},
+        shared_filesystem=run.settings.shared_filesystem,
+    )
 
 
 def _served_name(run: RunDirectory) -> str:

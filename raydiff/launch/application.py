@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 
@@ -49,12 +49,14 @@ def running_app(
     *,
     metrics_port: int | None = None,
     reuse: bool = True,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[RunningApp]:
     """The app described by `settings`, for the time of the block.
 
     A running app that serves the models is used as it is, if `reuse`. Otherwise one is started,
     on the cluster at hand or on a local one. On the way out, whether by the block's end, an
-    exception, SIGINT or SIGTERM, what was started here is removed and nothing else.
+    exception, SIGINT or SIGTERM, what was started here is removed and nothing else. `check` is
+    called once the cluster is joined, so that what it refuses need not wait for a model to load.
 
     Raises:
         ClusterError: no cluster can be used, a port is taken, another application is in the
@@ -68,6 +70,7 @@ def running_app(
     with terminable():
         cluster = join_cluster(cpus=cpus, endpoint=serve, metrics_port=metrics_port)
         try:
+            check()
             found = _find(models, reuse)
             if found is not None:
                 yield _running(found, models, cluster, started_app=False)
