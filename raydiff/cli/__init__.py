@@ -22,7 +22,17 @@ USAGE = 2
 COULD_NOT_RUN = 3
 INTERRUPTED = 130
 
-COMMANDS = ("generate", "summarize", "serve", "bench", "train", "models")
+COMMANDS = (
+    "generate",
+    "summarize",
+    "rewrite",
+    "label",
+    "runs",
+    "serve",
+    "bench",
+    "train",
+    "models",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -12,7 +12,7 @@ _SUCCESS                 written last
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +24,7 @@ import pyarrow as pa
 from raydiff.config import CorpusSettings
 from raydiff.corpus.appending import reconcile
 from raydiff.corpus.attempts import ATTEMPTS_FOLDER
+from raydiff.corpus.choosable import require_choosable
 from raydiff.corpus.cutting import plan_items
 from raydiff.corpus.fingerprint import (
     asked_columns,
@@ -38,7 +39,7 @@ from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, read_ledger, shar
 from raydiff.corpus.markdown import write_markdown
 from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
 from raydiff.corpus.planning import PLAN_NAME, Plan, PlanBuilder, load_plan, save_plan
-from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, read_report_file
+from raydiff.corpus.runs import SUCCESS_NAME, read_report_file, write_report_file
 from raydiff.corpus.shards import Shards
 from raydiff.corpus.storage import Folder, Hold, hold, open_folder, require_outside
 from raydiff.corpus.storage.folder import is_own
@@ -84,8 +85,7 @@ class RunDirectory:
 
     def write_report(self, report: dict[str, Any]) -> None:
         """Replace `_run.json`, and `_report.md` unless the run is still under way."""
-        text = json.dumps(report, indent=1, ensure_ascii=False)
-        self.folder.put(REPORT_NAME, text.encode() + b"\n")
+        write_report_file(self.folder, report)
         if report["status"] != "running":
             write_markdown(self.folder, report)
 
@@ -110,6 +110,8 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     """
     asked = decoding_for(settings.model, settings.task, decoding)
     resolved = load_spec(settings.model).resolve(replace(asked, seed=None))
+    if settings.task.kind == "label":
+        require_choosable(settings, resolved)
     style = prompt_style(settings.model, settings.task, settings.instruction, settings.pass_columns)
     fingerprint = partial(make_fingerprint, settings, resolved, style, model_digest(settings.model))
     folder = open_folder(settings.output, "output", settings.storage)
@@ -159,10 +161,20 @@ def _new_plan(
         fingerprint=fingerprint(inputs.columns),
         repeated_ids=count_repeated_ids(inputs, files),
         layout=inputs.layout.to_json(),
-        settings=settings.model_dump(mode="json"),
+        settings=_lasting(settings),
         decoding={name: plain(value) for name, value in asdict(decoding).items()},
     )
     return plan, inputs
+
+
+def _lasting(settings: CorpusSettings) -> dict[str, Any]:
+    """Settings that mean the same in whatever directory the run is resumed from."""
+    saved = settings.model_dump(mode="json")
+    for name in ("input", "model"):
+        # "summarizer" is a model's name, whatever lies in the working directory.
+        if (name == "input" or "/" in saved[name]) and os.path.exists(saved[name]):
+            saved[name] = os.path.abspath(saved[name])
+    return saved
 
 
 def _continued(folder: Folder, settings: CorpusSettings, fingerprint: Any) -> tuple[Plan, Inputs]:

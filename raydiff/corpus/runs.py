@@ -124,6 +124,12 @@ def read_report_file(folder: Folder) -> dict[str, Any]:
     return report if isinstance(report, dict) else {}
 
 
+def write_report_file(folder: Folder, report: dict[str, Any]) -> None:
+    """Replace `_run.json`."""
+    text = json.dumps(report, indent=1, ensure_ascii=False)
+    folder.put(REPORT_NAME, text.encode() + b"\n")
+
+
 def require_target(target_mb: int) -> int:
     """The size in bytes.
 

@@ -1,7 +1,7 @@
 """Checks a run directory: counts against the plan, files against checksums, rows against rows.
 
 Everything is read once, a few files at a time; memory does not grow with the run, but for forty
-bytes a part and what the ledger takes. Nothing is written, except with `rebuild`.
+bytes a part and what the ledger takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from raydiff.corpus.files import some_names
 from raydiff.corpus.ids import RepeatedIds
 from raydiff.corpus.ledger import LedgerWriter, find_rows, read_ledger
 from raydiff.corpus.parts import Committed, Listing, Part, list_parts
-from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, SavedRun
+from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, SavedRun, write_report_file
 from raydiff.corpus.storage import Folder, hold
 
 _THREADS = 16
@@ -38,8 +38,8 @@ class Verification:
     committed: int
     rows: int
     failed: int
-    repeated_ids: int | None
-    """Rows whose id another row has; `None` if ids were not read."""
+    repeated_ids: int
+    """Rows whose id an earlier row has."""
 
     @property
     def sound(self) -> bool:
@@ -168,3 +168,21 @@ def _checked(
 def _result(pending: deque[tuple[Part, Future[CheckedPart]]]) -> tuple[Part, CheckedPart]:
     part, future = pending.popleft()
     return part, future.result()
+
+
+def record_repeated_ids(run: SavedRun, found: Verification) -> bool:
+    """Write the number of repeated ids into the report of a finished run that could not count
+    them when it began; returns whether it did.
+
+    Raises:
+        RunConflict: a driver has the run.
+    """
+    report = run.report()
+    if report.get("status") != "done" or report.get("repeated_ids") is not None:
+        return False
+    if found.committed != found.shards:
+        return False
+    with hold(run.folder) as held:
+        held.check()
+        write_report_file(run.folder, {**report, "repeated_ids": found.repeated_ids})
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -42,7 +43,7 @@ def tables(shard: Shard, failed: int = 0) -> tuple[pa.Table, pa.Table]:
 def commit(folder: Folder, shard: Shard, failed: int = 0) -> ShardReport:
     """Commit one shard."""
     good, bad = tables(shard, failed)
-    return commit_shard(folder, shard, good, bad, TOTALS, started_s=100.0)
+    return commit_shard(folder, shard, good, bad, TOTALS, started_s=time.time() - 1.0)
 
 
 def commit_all(
