@@ -19,18 +19,21 @@ class Summary:
     chunks: int
     truncated: bool = False
     """Whether a part of the document went into no prompt, or a summary of one was shortened."""
+    probability: float | None = None
+    """Of a label: what its chunks' labels say for it, see `merging.elected`."""
 
     def to_bytes(self) -> bytes:
         """As small as it is readable: results of all documents of a run are kept at once."""
         cost = self.totals
         numbers = (cost.prompt_tokens, cost.completion_tokens, cost.forwards, self.chunks)
-        fields = (self.text, self.finish_reason, *numbers, int(self.truncated))
+        fields = (self.text, self.finish_reason, *numbers, int(self.truncated), self.probability)
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Summary:
         """The inverse of `to_bytes`."""
-        text, finish_reason, prompt, completion, forwards, chunks, truncated = json.loads(content)
+        text, finish_reason, *numbers, truncated, probability = json.loads(content)
+        prompt, completion, forwards, chunks = numbers
         totals = Totals(prompt_tokens=prompt, completion_tokens=completion, forwards=forwards)
         return cls(
             text=text,
@@ -38,6 +41,7 @@ class Summary:
             totals=totals,
             chunks=chunks,
             truncated=bool(truncated),
+            probability=probability,
         )
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from raydiff.config import CorpusSettings
 from raydiff.request import Decoding
-from raydiff.text import LengthPolicy
+from raydiff.text import Labels, LengthPolicy, Tokenizer, label_tokens
 
 Combine = Literal["merge", "join", "vote"]
 
@@ -71,7 +71,9 @@ class WorkSettings:
     """Levels of merges at most."""
     combine: Combine = "merge"
     """How answers to chunks become one: summaries are merged, rewritten chunks joined in order,
-    and of labels the most frequent wins."""
+    and labels vote."""
+    labels: Labels = field(default_factory=dict)
+    """What to choose from; empty where the answer is free."""
     answer_column: str = "summary"
     """What the output calls the answer."""
     skip_empty: bool = False
@@ -81,8 +83,13 @@ class WorkSettings:
     follows from its content, else from its place, so that a copy is what would be generated."""
 
     @classmethod
-    def of(cls, settings: CorpusSettings, decoding: Decoding) -> WorkSettings:
-        """Those of a run; `decoding` is resolved."""
+    def of(cls, settings: CorpusSettings, decoding: Decoding, tokenizer: Tokenizer) -> WorkSettings:
+        """Those of a run; `decoding` is resolved.
+
+        Raises:
+            UsageError: the tokenizer cannot tell the task's labels apart.
+        """
+        task = settings.task
         combine: dict[str, Combine] = {"summarize": "merge", "rewrite": "join", "label": "vote"}
         return cls(
             decoding=decoding,
@@ -92,11 +99,12 @@ class WorkSettings:
             length=LengthPolicy(
                 on_long=settings.on_long,
                 max_document_tokens=settings.max_document_tokens,
-                overlap=settings.task.kind != "rewrite",
+                overlap=task.kind != "rewrite",
             ),
             merge_depth=settings.merge_depth,
-            combine=combine[settings.task.kind],
-            answer_column=settings.task.output_column,
+            combine=combine[task.kind],
+            labels=label_tokens(tokenizer, task.labels) if task.kind == "label" else {},
+            answer_column=task.output_column,
             skip_empty=settings.on_empty == "skip",
             dedupe=settings.dedupe,
         )

@@ -8,7 +8,6 @@ prompt, what a short one leaves free going to the longer ones, and is cut to it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -141,6 +140,15 @@ def joined_answers(answers: Sequence[str], gaps: Sequence[str]) -> str:
     return "".join(a + gap for a, gap in zip(answers, gaps, strict=True)).strip()
 
 
-def most_frequent(answers: Sequence[str]) -> str:
-    """The answer that most chunks have; of several, the one that comes first."""
-    return Counter(answers).most_common(1)[0][0] if answers else ""
+def elected(labels: Sequence[str], probabilities: Sequence[float]) -> tuple[str, float]:
+    """The label of a document from those of its chunks, and its probability.
+
+    Each chunk votes for its label with the probability that the model gave it; the label with the
+    largest sum wins, of several the one that comes first. Its probability is that sum over the
+    number of chunks: of a single chunk, the chunk's own.
+    """
+    votes: dict[str, float] = {}
+    for label, probability in zip(labels, probabilities, strict=True):
+        votes[label] = votes.get(label, 0.0) + probability
+    winner = max(votes, key=votes.__getitem__)
+    return winner, votes[winner] / len(labels)

@@ -43,8 +43,10 @@ _Column = tuple[str, pa.DataType, Sequence[object]]
 
 
 def _answer_columns(results: Sequence[Summary], name: str) -> list[_Column]:
+    label = [("label_probability", pa.float64(), [r.probability for r in results])]
     return [
         (name, pa.string(), [r.text for r in results]),
+        *(label if name == "label" else ()),
         ("finish_reason", pa.string(), [r.finish_reason for r in results]),
         ("prompt_tokens", pa.int64(), [r.totals.prompt_tokens for r in results]),
         ("completion_tokens", pa.int64(), [r.totals.completion_tokens for r in results]),

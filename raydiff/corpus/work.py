@@ -23,7 +23,7 @@ from raydiff.corpus.asks import derived_seed, group_asks
 from raydiff.corpus.commit import Totals
 from raydiff.corpus.contents import Contents, content_key
 from raydiff.corpus.dedupe import Answer
-from raydiff.corpus.merging import joined_answers, most_frequent, next_level
+from raydiff.corpus.merging import elected, joined_answers, next_level
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import Rejected
 from raydiff.errors import DocumentTooLong, RaydiffError, UsageError
@@ -45,6 +45,8 @@ class _Document:
     level: int = 0
     texts: list[str] = field(default_factory=list)
     """Answers of this level, empty while they are missing."""
+    probabilities: dict[int, float] = field(default_factory=dict)
+    """Of labels, by chunk."""
     missing: int = 0
     finish_reason: FinishReason = "stop"
     """Of this level: "length" if that ended one of its answers."""
@@ -144,6 +146,7 @@ class ShardWork:
             request_id=f"{self._shard.shard_id}/{ask.index}/{step}",
             prompt_ids=tuple(ask.prompt_ids),
             decoding=replace(self._settings.decoding, seed=seed),
+            choices=tuple(self._settings.labels),
             lane="batch",
         )
 
@@ -157,7 +160,11 @@ class ShardWork:
             message = completion.error or f"The request was {completion.finish_reason}."
             self.fail(ask, "EngineError", message)
             return
-        document.texts[ask.chunk] = completion.text.strip()
+        if self._settings.labels:
+            document.texts[ask.chunk] = self._settings.labels[completion.token_ids]
+            document.probabilities[ask.chunk] = completion.choice_probability or 0.0
+        else:
+            document.texts[ask.chunk] = completion.text.strip()
         document.missing -= 1
         if completion.finish_reason == "length":
             document.finish_reason = "length"
@@ -274,7 +281,8 @@ class ShardWork:
         if self._settings.combine == "join":
             self._finish(index, document, joined_answers(answers, document.gaps))
         elif self._settings.combine == "vote":
-            self._finish(index, document, most_frequent(texts))
+            probabilities = [document.probabilities[chunk] for chunk in range(len(answers))]
+            self._finish(index, document, *elected(answers, probabilities))
         elif len(texts) <= 1:
             self._finish(index, document, texts[0] if texts else "")
         else:
@@ -291,13 +299,16 @@ class ShardWork:
         document.truncated |= level.truncated
         self._ask(index, [(group.text, group.prompt) for group in level.groups])
 
-    def _finish(self, index: int, document: _Document, text: str) -> None:
+    def _finish(
+        self, index: int, document: _Document, text: str, probability: float | None = None
+    ) -> None:
         summary = Summary(
             text=text,
             finish_reason=document.finish_reason,
             totals=document.totals,
             chunks=document.chunks,
             truncated=document.truncated,
+            probability=probability,
         )
         members = self._contents.succeed(self._contents.key(index), summary)
         self.summaries[index] = summary

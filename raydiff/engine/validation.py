@@ -33,8 +33,9 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
         raise UsageError(invalid("prompt", expected=expected, got=(low, high)), "prompt")
     _check_pins(request, spec)
     if request.choices:
-        check_choices(request.choices, spec)
-        _check_choosing(request, resolved, spec)
+        got = f"{len(request.pinned)} pinned positions"
+        _require_choices(not request.pinned, "no pinned positions beside choices", got)
+        check_choices(request.choices, resolved, spec)
 
 
 def _check_length(length: int, max_tokens: int, spec: ModelSpec) -> None:
@@ -61,16 +62,22 @@ def _check_pins(request: GenerationRequest, spec: ModelSpec) -> None:
             raise UsageError(invalid("pinned", expected=expected, got=(offset, token)), "pinned")
 
 
-def check_choices(choices: Sequence[Sequence[int]], spec: ModelSpec) -> None:
-    """Check the choices themselves against the model.
+def check_choices(choices: Sequence[tuple[int, ...]], decoding: Decoding, spec: ModelSpec) -> None:
+    """Check that a model can choose among texts that way. `decoding` is resolved.
 
     Raises:
-        UsageError: there are too many or two are alike, or one has an id that the model lacks or
-            never writes.
+        DecodingError: a setting contradicts the choices.
+        UsageError: there are too many or two are alike, one has an id that the model lacks or
+            never writes, or the model does not denoise tokens.
     """
+    _check_tokens(choices, spec)
+    _check_choosing(choices, decoding, spec)
+
+
+def _check_tokens(choices: Sequence[tuple[int, ...]], spec: ModelSpec) -> None:
     _require_choices(len(choices) <= MAX_CHOICES, f"at most {MAX_CHOICES}", len(choices))
     seen = set()
-    for choice in map(tuple, choices):
+    for choice in choices:
         _require_choices(choice not in seen, "choices that differ in their tokens", choice)
         seen.add(choice)
     used = {token for choice in seen for token in choice}
@@ -88,13 +95,11 @@ def _require_choices(ok: bool, expected: str, got: object) -> None:
         raise UsageError(invalid("choices", expected=expected, got=got), "choices")
 
 
-def _check_choosing(request: GenerationRequest, d: Decoding, spec: ModelSpec) -> None:
+def _check_choosing(choices: Sequence[tuple[int, ...]], d: Decoding, spec: ModelSpec) -> None:
     """Refuse what contradicts a choice: other tokens than its own, or another end."""
     noised = f"a model of tokens, which {spec.name!r} is not"
-    _require_choices(spec.noise != "gaussian", noised, f"{len(request.choices)} choices")
-    got = f"{len(request.pinned)} pinned positions"
-    _require_choices(not request.pinned, "no pinned positions beside choices", got)
-    lengths = [len(choice) for choice in request.choices]
+    _require_choices(spec.noise != "gaussian", noised, f"{len(choices)} choices")
+    lengths = [len(choice) for choice in choices]
     longest, shortest = max(lengths), min(lengths)
     assert d.max_tokens is not None
     expected = f"at least {longest}, the tokens of the longest choice"

@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from raydiff.text.chunking import split_into_chunks
 from raydiff.text.documents import DocumentPrompts, Fitted, LengthPolicy
-from raydiff.text.styles import PromptStyle, decoding_for, prompt_style, read_examples
+from raydiff.text.labels import Labels, label_tokens
+from raydiff.text.styles import (
+    PromptStyle,
+    decoding_for,
+    longest_text,
+    prompt_style,
+    read_examples,
+)
 from raydiff.text.tokenizer import Tokenizer
 
 __all__ = [
     "DocumentPrompts",
     "Fitted",
+    "Labels",
     "LengthPolicy",
     "PromptStyle",
     "Tokenizer",
     "decoding_for",
+    "label_tokens",
+    "longest_text",
     "prompt_style",
     "read_examples",
     "split_into_chunks",

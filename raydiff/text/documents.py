@@ -94,14 +94,23 @@ class DocumentPrompts:
         return cls.styled(tokenizer, PromptStyle.asking(instruction), max_tokens)
 
     @classmethod
-    def styled(cls, tokenizer: Tokenizer, style: PromptStyle, max_tokens: int) -> DocumentPrompts:
-        """Prompts of a style that leave room for `max_tokens` of answer.
+    def styled(
+        cls,
+        tokenizer: Tokenizer,
+        style: PromptStyle,
+        max_tokens: int,
+        most_text_tokens: int | None = None,
+    ) -> DocumentPrompts:
+        """Prompts of a style that leave room for `max_tokens` of answer, with at most
+        `most_text_tokens` of text each.
 
         Raises:
             UsageError: the style leaves no room for a text, or the chat template refuses it.
         """
         limit = tokenizer.spec.prompt_limit(max_tokens)
-        return cls(tokenizer=tokenizer, style=style, limit=limit)
+        prompts = cls(tokenizer=tokenizer, style=style, limit=limit)
+        spare = 0 if most_text_tokens is None else prompts.max_text_tokens - most_text_tokens
+        return replace(prompts, limit=limit - spare) if spare > 0 else prompts
 
     def bound(self, values: Mapping[str, str]) -> DocumentPrompts:
         """Those of one document, whose columns the templates name.

@@ -12,7 +12,9 @@ from raydiff.decoding import Decoding
 from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec
 from raydiff.text.filling import Template, escaped, require_fields
+from raydiff.text.labels import label_tokens
 from raydiff.text.template import load_chat_template
+from raydiff.text.tokenizer import Tokenizer
 
 BARE = "{text}"
 _SUMMARIZE = "Summarize the following text in"
@@ -23,6 +25,8 @@ _LABEL = (
 )
 _BARE_LABEL = "{{text}}\n\nOf the labels {labels}, the one that fits this text best:"
 
+_REWRITE_TOKENS = 512
+"""Most tokens of a rewritten chunk, where nobody says."""
 _TOKENS_PER_WORD = 2
 """Room for words: tokenizers of many languages spend between one and two tokens on a word."""
 _MAX_EXAMPLES_BYTES = 2**20
@@ -139,16 +143,51 @@ def _usual(task: TaskSettings, instruction: str | None, *, chat: bool) -> str:
 
 
 def decoding_for(model: str | Path, task: TaskSettings, decoding: Decoding) -> Decoding:
-    """The decoding settings, with `max_tokens` from the task's target length where the caller
-    gave none; never above what the model can write.
+    """The decoding settings, with those of the task where the caller gave none.
+
+    `max_tokens` follows from the target length; of labels it is the longest one and its end, and
+    of a rewrite what answers to long chunks take; never more than the model can write. Of labels
+    the most likely one is taken (temperature 0).
 
     Raises:
+        UsageError: the labels cannot be told apart.
         ModelError: the model is unknown or malformed.
     """
-    if task.target_words is None or decoding.max_tokens is not None:
+    if task.kind == "label":
+        return _labelling(model, task, decoding)
+    if decoding.max_tokens is not None:
         return decoding
-    wanted = max(task.target_words * _TOKENS_PER_WORD, decoding.min_tokens)
-    return replace(decoding, max_tokens=min(wanted, load_spec(model).max_new_tokens))
+    spec = load_spec(model)
+    if task.target_words is not None:
+        wanted = max(task.target_words * _TOKENS_PER_WORD, decoding.min_tokens)
+    elif task.kind == "rewrite":
+        half = (spec.context_length or 2 * _REWRITE_TOKENS) // 2
+        wanted = max(min(_REWRITE_TOKENS, half), decoding.min_tokens)
+    else:
+        return decoding
+    return replace(decoding, max_tokens=min(wanted, spec.max_new_tokens))
+
+
+def _labelling(model: str | Path, task: TaskSettings, decoding: Decoding) -> Decoding:
+    tokenizer = Tokenizer.load(model)
+    longest = max(map(len, label_tokens(tokenizer, task.labels)))
+    most = min(longest + 1, tokenizer.spec.max_new_tokens)
+    return replace(
+        decoding,
+        max_tokens=most if decoding.max_tokens is None else decoding.max_tokens,
+        temperature=0.0 if decoding.temperature is None else decoding.temperature,
+    )
+
+
+def longest_text(task: TaskSettings, decoding: Decoding) -> int | None:
+    """Most tokens of text that one answer can do justice to; `None` if that has no bound.
+
+    A rewrite is about as long as what it rewrites, and has a fifth of its room to spare.
+    """
+    if task.kind != "rewrite" or task.target_words is not None:
+        return None
+    assert decoding.max_tokens is not None
+    return max(1, decoding.max_tokens * 4 // 5)
 
 
 def read_examples(path: str | Path) -> tuple[tuple[str, str], ...]:

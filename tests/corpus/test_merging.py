@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydiff.corpus.merging import (
+    elected,
     even_share,
     grouped,
     joined_answers,
-    most_frequent,
     next_level,
 )
 from raydiff.text import DocumentPrompts, Tokenizer
@@ -138,6 +138,12 @@ def test_rewritten_chunks_are_joined_with_what_stood_between_them() -> None:
     assert joined_answers(["One.", "Two.", "Three."], ["\n\n", " ", "\n"]) == "One.\n\nTwo. Three."
 
 
-def test_the_most_frequent_label_wins_and_of_several_the_first() -> None:
-    assert most_frequent(["b", "a", "a", "b", "c"]) == "b"
-    assert most_frequent([]) == ""
+def test_the_label_with_the_largest_sum_of_probabilities_wins() -> None:
+    """However many chunks have another; its probability is its sum over all chunks."""
+    assert elected(["a", "a", "b"], [0.3, 0.3, 0.9]) == ("b", pytest.approx(0.3))
+    assert elected(["a", "b", "a"], [0.5, 0.9, 0.5]) == ("a", pytest.approx(1 / 3))
+    assert elected(["x"], [0.8]) == ("x", 0.8)
+
+
+def test_of_labels_with_the_same_sum_the_first_wins() -> None:
+    assert elected(["b", "a", "a", "b"], [0.5] * 4) == ("b", 0.25)

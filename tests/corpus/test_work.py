@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from raydiff.corpus.dedupe import Answer, ResultIndex
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.reading import Rejected
-from raydiff.corpus.work import Call, ShardWork, WorkSettings
+from raydiff.corpus.work import Call, ShardWork, Summary, WorkSettings
 from raydiff.request import Completion, Decoding, FinishReason
 from raydiff.text import DocumentPrompts, LengthPolicy, PromptStyle, Tokenizer
 
@@ -392,14 +392,26 @@ def test_rewritten_chunks_are_joined_in_order_as_they_stood(tokenizer: Tokenizer
     assert work.summaries[0].chunks > 1
 
 
-def test_of_the_labels_of_chunks_the_most_frequent_wins(tokenizer: Tokenizer) -> None:
-    work = make_work(tokenizer, [LONG], replace(SETTINGS, combine="vote"))
+def test_labels_of_chunks_vote_and_nothing_else_can_be_asked_for(tokenizer: Tokenizer) -> None:
+    """The answer is the label as it was given, whatever its tokens spell."""
+    labels = {(5, 6): "Rare", (5, 7): "Common"}
+    voting = replace(SETTINGS, combine="vote", labels=labels, answer_column="label")
+    work = make_work(tokenizer, [LONG, LONG], voting)
     asks = [ask for call in work.next_calls() for ask in call.asks]
+    assert len(asks) > 2
     for ask in asks:
-        label = "rare" if ask.chunk == 0 else "common"
-        work.succeed(ask, replace(fake_completion(work.request(ask), ""), text=label))
-    assert work.summaries[0].text == "common"
+        request = work.request(ask)
+        assert request.choices == ((5, 6), (5, 7))
+        chosen = (5, 6) if ask.chunk == 0 else (5, 7)
+        work.succeed(
+            ask,
+            replace(fake_completion(request, ""), token_ids=chosen, choice_probability=0.75),
+        )
     assert work.next_calls() == []
+    for summary in work.summaries.values():
+        assert summary.text == "Common"
+        assert summary.probability == pytest.approx(0.75 * (len(asks) - 1) / len(asks))
+        assert Summary.from_bytes(summary.to_bytes()) == summary
 
 
 def test_an_answer_cut_for_its_length_shows_in_the_row(tokenizer: Tokenizer) -> None:

@@ -217,3 +217,15 @@ def test_an_interrupt_while_tokenizing_is_no_fault_of_the_text() -> None:
     tokenizer = BreakingTokenizer(backend, spec_for(backend))
     with pytest.raises(KeyboardInterrupt):
         list(DocumentPrompts.of(tokenizer, None, 16).fit(["STOP"], LengthPolicy()))
+
+
+def test_texts_may_be_held_shorter_than_the_prompt_allows() -> None:
+    tokenizer = TOKENIZERS["bytes"]
+    style = PromptStyle(template="Rewrite: {text}")
+    prompts = DocumentPrompts.styled(tokenizer, style, 16, most_text_tokens=10)
+    assert prompts.max_text_tokens == 10
+    (fitted,) = prompts.fit(["one two three four five six"], LengthPolicy(overlap=False))
+    assert isinstance(fitted, Fitted)
+    assert len(fitted.prompts) >= 3
+    roomy = DocumentPrompts.styled(tokenizer, style, 16, most_text_tokens=10**6)
+    assert roomy == DocumentPrompts.styled(tokenizer, style, 16)
