@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from raydiff.cli import COMMANDS as COMMANDS_OF_RAYDIFF
 from raydiff.cli import build_parser, main
 
 ROOT = Path(__file__).parents[1]
@@ -34,8 +35,8 @@ def test_every_raydiff_command_parses(command: str) -> None:
 
 
 def test_the_readme_shows_every_subcommand_but_only_real_ones() -> None:
-    shown = set(re.findall(r"raydiff (generate|summarize|serve|bench|train|models)\b", README))
-    assert shown == {"generate", "summarize", "serve", "bench", "train", "models"}
+    shown = set(re.findall(r"(?:\.venv/bin/|`)raydiff (\w+)", README))
+    assert shown == set(COMMANDS_OF_RAYDIFF)
 
 
 def test_every_script_and_link_and_mapped_file_exists() -> None:
