@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import ray
 from ray import serve
-from ray._private.utils import reset_ray_address
 from ray.cluster_utils import Cluster
 
 from raydiff.config import APP_NAME, ModelSettings, deployment_name
@@ -42,16 +42,16 @@ class DrillCluster:
     def __init__(self, folder: Path, nodes: int = 2) -> None:
         self._size = nodes
         self._nodes: list[Any] = []
-        self._cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 1,
-                "include_dashboard": False,
-                "object_store_memory": _STORE_BYTES,
-                "temp_dir": str(folder),
-            },
-        )
-        reset_ray_address()  # the record of it, which would lure other processes here
+        with patch("ray._private.utils.write_ray_address"):  # it would lure other processes here
+            self._cluster = Cluster(
+                initialize_head=True,
+                head_node_args={
+                    "num_cpus": 1,
+                    "include_dashboard": False,
+                    "object_store_memory": _STORE_BYTES,
+                    "temp_dir": str(folder),
+                },
+            )
 
     @property
     def address(self) -> str:
