@@ -80,7 +80,7 @@ def execute(
             run.ledger.add(report)
             counter.add(report)
             live.commit(report)
-            limit.add(report.rows + report.errors, report.errors)
+            limit.add(report)
             run.held.check()
         return close(run, session)
     except BaseException as error:
