@@ -40,7 +40,8 @@ class FailureLimit:
                 "continue."
             )
         self._shards += 1
-        self._given_up += report.error_types.get("WorkerDied", 0) == report.errors + report.rows
+        died = report.error_types.get("WorkerDied", 0)
+        self._given_up += 0 < died == report.errors + report.rows
         if self._given_up > max(LEAST_GIVEN_UP, _GIVEN_UP_SHARE * self._shards):
             raise TooManyFailures(
                 f"{self._given_up} of {self._shards} shards were given up because their workers "
