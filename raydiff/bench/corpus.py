@@ -65,8 +65,8 @@ class CorpusBench:
 
     @property
     def served_model(self) -> ModelSettings:
-        """The model as both contenders run it."""
-        engine = EngineSettings(threads=self.threads or usable_cores())
+        """The model as both contenders run it. Nothing is kept of the prompts of earlier rounds."""
+        engine = EngineSettings(threads=self.threads or usable_cores(), prefix_cache_bytes=0)
         return ModelSettings(model=self.model, dtype=self.dtype, engine=engine)
 
     @property
@@ -103,6 +103,7 @@ def run_corpus_bench(
     with _written(texts) as folder, _app(model) as app_name:
         resolved = load_spec(bench.model).resolve(bench.decoding)
         engine = BareEngine(model, _settings(bench, folder, "none"), resolved)
+        engine.run(texts)
         _job_turn(bench, folder, "warm-up", app_name)
         for round_ in range(bench.repeats):
             turns["engine"].append(_engine_turn(engine, texts))
