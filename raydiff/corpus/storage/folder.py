@@ -86,5 +86,6 @@ class Folder(Protocol):
             StorageError: the store refused or is out of reach.
         """
 
-    def remove_leftovers(self, under: str = "") -> int:
-        """Delete what killed writers left unfinished; returns how many."""
+    def remove_leftovers(self, under: str = "", listed: Iterable[str] | None = None) -> int:
+        """Delete what killed writers left unfinished; returns how many. `listed` are names that a
+        listing of the directory has just given, so that it need not be listed again."""

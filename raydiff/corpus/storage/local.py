@@ -146,11 +146,20 @@ class LocalFolder:
             message = f"output: {self.path(under)} cannot be made a directory: {error.strerror}."
             raise UsageError(message, "output") from error
 
-    def remove_leftovers(self, under: str = "") -> int:
+    def remove_leftovers(self, under: str = "", listed: Iterable[str] | None = None) -> int:
         """Delete the temporary files of writers that were killed; returns how many."""
-        leftovers = [n for n in self.names(under) if Path(n).name.startswith(TEMP_PREFIX)]
+        names = self._names(under) if listed is None else listed
+        leftovers = [n for n in names if n.rpartition("/")[2].startswith(TEMP_PREFIX)]
         self.delete_many(leftovers)
         return len(leftovers)
+
+    def _names(self, under: str) -> list[str]:
+        """Names in a directory, without a look at each file."""
+        try:
+            names = os.listdir(self.root / under)
+        except FileNotFoundError:
+            return []
+        return [f"{under}/{name}" if under else name for name in names]
 
 
 def _entry(name: str, item: os.DirEntry[str]) -> Entry:

@@ -21,10 +21,18 @@ class Call(Protocol):
     def __call__(self, operation: str, name: str, **arguments: Any) -> dict[str, Any]: ...
 
 
-def upload_in_parts(call: Call, name: str, content: bytes | pa.Buffer, most_bytes: int) -> None:
+def upload_in_parts(
+    call: Call,
+    name: str,
+    content: bytes | pa.Buffer,
+    *,
+    most_bytes: int,
+    only_new: bool = False,
+) -> None:
     """Write an object of any size in one visible step; parts have `most_bytes` at most.
 
     Raises:
+        ClientError: `only_new`, and there is an object of that name (HTTP 412).
         StorageError: the store refused or is out of reach; nothing of the upload is left, unless
             the store does not even take that request.
     """
@@ -33,7 +41,15 @@ def upload_in_parts(call: Call, name: str, content: bytes | pa.Buffer, most_byte
     for start in range(_STARTS):
         upload = call("create_multipart_upload", name)["UploadId"]
         try:
-            _send(call, name, view, size, upload)
+            parts = _send(call, name, view, size, upload)
+            condition = {"IfNoneMatch": "*"} if only_new else {}
+            call(
+                "complete_multipart_upload",
+                name,
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+                **condition,
+            )
             return
         except FileNotFoundError:
             # The upload is gone: it was completed and the answer lost, or somebody gave it up.
@@ -46,13 +62,13 @@ def upload_in_parts(call: Call, name: str, content: bytes | pa.Buffer, most_byte
             raise
 
 
-def _send(call: Call, name: str, view: memoryview, size: int, upload: str) -> None:
+def _send(call: Call, name: str, view: memoryview, size: int, upload: str) -> list[dict[str, Any]]:
     parts = []
     for number, start in enumerate(range(0, len(view), size), 1):
         body = bytes(view[start : start + size])
         answer = call("upload_part", name, UploadId=upload, PartNumber=number, Body=body)
         parts.append({"PartNumber": number, "ETag": answer["ETag"]})
-    call("complete_multipart_upload", name, UploadId=upload, MultipartUpload={"Parts": parts})
+    return parts
 
 
 def abort_uploads(call: Call, uploads: Iterable[tuple[str, str]]) -> int:

@@ -110,7 +110,7 @@ class S3Reader(io.RawIOBase):
     def _opened(self) -> pa.NativeFile:
         if self._file is None:
             file = self._open_file()
-            etag = file.metadata().get(b"ETag", b"")
+            etag = file.metadata().get("ETag", b"")
             if self._etag not in (None, etag):
                 raise StorageError(
                     f"{self._uri}: the object was written again while it was being read. Leave "

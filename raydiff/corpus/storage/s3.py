@@ -119,7 +119,7 @@ class S3Folder:
     def put(self, name: str, content: bytes | pa.Buffer) -> None:
         """Write a whole object in one atomic step, replacing an older one of that name."""
         if len(content) > self.storage.multipart_bytes:
-            upload_in_parts(self._call, name, content, self.storage.multipart_bytes)
+            upload_in_parts(self._call, name, content, most_bytes=self.storage.multipart_bytes)
         else:
             self._call("put_object", name, Body=bytes(content))
 
@@ -127,9 +127,17 @@ class S3Folder:
         """Write a whole object unless there is one of that name; returns whether it did.
 
         When the answer to a write is lost, an object with this very content counts as written:
-        content that must be told from another writer's needs something unique in it.
+        content that must be told from another writer's needs something unique in it. For a large
+        object, written in parts, a lost answer may make it say no although it did write.
         """
-        return self.put_if(name, bytes(content), etag=None) is not None
+        most_bytes = self.storage.multipart_bytes
+        if len(content) <= most_bytes:
+            return self.put_if(name, bytes(content), etag=None) is not None
+        try:
+            upload_in_parts(self._call, name, content, most_bytes=most_bytes, only_new=True)
+        except ClientError:
+            return False
+        return True
 
     def delete(self, name: str) -> None:
         """Remove an object if it is there."""
@@ -157,7 +165,7 @@ class S3Folder:
         """
         self._call("list_objects_v2", under, Prefix=self._prefix(under), MaxKeys=1)
 
-    def remove_leftovers(self, under: str = "") -> int:
+    def remove_leftovers(self, under: str = "", listed: Iterable[str] | None = None) -> int:
         """Give up uploads in parts that killed writers left unfinished; returns how many."""
         where = {"Prefix": self._prefix(under)}
         pages = self._pages("list_multipart_uploads", "KeyMarker", under, where)

@@ -44,6 +44,13 @@ def test_a_large_file_is_whole_whatever_its_parts_went_through(
     assert unfinished(server, folder) == []
 
 
+def test_a_large_file_is_created_once(folder: S3Folder, server: S3Server) -> None:
+    assert folder.create("large", CONTENT)
+    assert not folder.create("large", bytes(len(CONTENT)))
+    assert folder.read("large") == CONTENT
+    assert unfinished(server, folder) == []
+
+
 def test_an_upload_that_fails_is_given_up(
     make_folder: MakeFolder, proxy: FaultProxy, server: S3Server
 ) -> None:
