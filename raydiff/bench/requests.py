@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from raydiff.config import CorpusSettings
-from raydiff.corpus.work import WorkSettings
 from raydiff.decoding import Decoding
-from raydiff.text import DocumentPrompts, Tokenizer, prompt_style
+from raydiff.text import DocumentPrompts, Tokenizer, longest_text, prompt_style
 
 
 def document_prompts(
@@ -17,14 +16,5 @@ def document_prompts(
         UsageError: the model cannot be asked that way, or there is no room for a text.
     """
     style = prompt_style(settings.model, settings.task, settings.instruction)
-    return DocumentPrompts.styled(tokenizer, style, decoding.max_tokens or 1)
-
-
-def work_settings(settings: CorpusSettings, decoding: Decoding) -> WorkSettings:
-    """What the requests of a run have in common."""
-    return WorkSettings(
-        decoding=decoding,
-        seed=settings.seed,
-        documents_per_call=settings.documents_per_call,
-        max_attempts=settings.max_attempts,
-    )
+    longest = longest_text(settings.task, decoding)
+    return DocumentPrompts.styled(tokenizer, style, decoding.max_tokens or 1, longest)

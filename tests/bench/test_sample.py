@@ -80,7 +80,7 @@ def test_what_is_no_text_is_kept_as_such(tmp_path: Path) -> None:
 
 def test_an_absent_reference_column_is_refused_by_name(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", 7)
-    with pytest.raises(InputError, match="reference_column: .*'gold'"):
+    with pytest.raises(InputError, match=r"reference_column: .*'gold'"):
         draw_sample(settings(tmp_path), 3, seed=0, reference_column="gold")
 
 

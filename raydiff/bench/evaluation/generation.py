@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from raydiff.bench.evaluation.settings import Setting
-from raydiff.bench.requests import document_prompts, work_settings
+from raydiff.bench.requests import document_prompts
 from raydiff.bench.sample import Document
 from raydiff.config import CorpusSettings
 from raydiff.corpus.commit import Totals
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.process import Generator
-from raydiff.corpus.work import Call, ShardWork
+from raydiff.corpus.work import Call, ShardWork, WorkSettings
 from raydiff.text import Tokenizer
 
 WARM_UP_DOCUMENTS = 4
@@ -100,6 +100,7 @@ class Passes:
         """
         work = self._work(documents, setting)
         permits = asyncio.Semaphore(self.calls_in_flight)
+        work.begin()
         started = time.perf_counter()
         while calls := work.next_calls():
             await asyncio.gather(*(self._send(work, call, permits) for call in calls))
@@ -113,7 +114,7 @@ class Passes:
             Shard(shard_id="evaluation", spans=spans),
             [document.text for document in documents],
             prompts,
-            work_settings(self.settings, setting.decoding),
+            WorkSettings.of(self.settings, setting.decoding, self.tokenizer),
         )
 
     async def _send(self, work: ShardWork, call: Call, permits: asyncio.Semaphore) -> None:

@@ -31,7 +31,8 @@ def plot(findings: dict[str, Any], title: str) -> bytes:
     axes = figure.add_subplot()
     for found in settings:
         speed, quality = _point(found)
-        spread = [[quality - found["quality_low"]], [found["quality_high"] - quality]]
+        edges = (quality - found["quality_low"], found["quality_high"] - quality)
+        spread = [[max(0.0, edge)] for edge in edges]
         face = "tab:blue" if found["name"] == findings["fastest"] else "white"
         axes.errorbar(
             [speed], [quality], yerr=spread, fmt="o", color="tab:blue", markerfacecolor=face
