@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -110,7 +110,8 @@ class S3Reader(io.RawIOBase):
     def _opened(self) -> pa.NativeFile:
         if self._file is None:
             file = self._open_file()
-            etag = file.metadata().get("ETag", b"")
+            metadata: Mapping[Any, bytes] = file.metadata()  # keys are str, whatever the stubs say
+            etag = metadata.get("ETag", b"")
             if self._etag not in (None, etag):
                 raise StorageError(
                     f"{self._uri}: the object was written again while it was being read. Leave "
