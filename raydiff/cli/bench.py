@@ -23,6 +23,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_cache(benches.add_parser("cache", help="what approximate caches change and save"))
     _add_corpus(benches.add_parser("corpus", help="documents/s of a job over the bare engine's"))
     _add_serve(benches.add_parser("serve", help="concurrent HTTP requests"))
+    _add_resume(benches.add_parser("resume", help="what continuing a run of many shards costs"))
     _add_shapes(benches.add_parser("shapes", help="speed and memory of public shapes"))
     _add_compare(benches.add_parser("compare", help="two reports side by side"))
 
@@ -105,6 +106,21 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     _common(parser, 256)
     parser.add_argument("--clients", type=int, default=64, help="requests in flight at a time")
     parser.set_defaults(run_bench=_serve)
+
+
+def _add_resume(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--input", default=SAMPLE, help=f"Parquet of documents ({SAMPLE})")
+    parser.add_argument("--shards", type=int, default=None, help="10,000; simulated a million")
+    parser.add_argument("--pending", type=int, default=10, help="shards not committed (10)")
+    parser.add_argument("--shard-rows", type=int, default=256, help="documents of a shard (256)")
+    parser.add_argument("--repeats", type=int, default=3, help="starts of the run (3)")
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="sizes, times and memory of plan, listing and ledger, without a corpus",
+    )
+    _json(parser)
+    parser.set_defaults(run_bench=_resume)
 
 
 def _add_shapes(parser: argparse.ArgumentParser) -> None:
@@ -242,6 +258,32 @@ def _serve(args: argparse.Namespace) -> int:
     report = run_serve_bench(bench)
     columns = ["requests", "failed", "requests_per_s", "output_tokens_per_s", "rows_per_forward"]
     return _finish(args, report, totals=columns, latency=["p50_s", "p90_s", "p99_s", "max_s"])
+
+
+def _resume(args: argparse.Namespace) -> int:
+    shards = args.shards or (1_000_000 if args.simulate else 10_000)
+    for name, value in (("shards", shards), ("shard-rows", args.shard_rows)):
+        _at_least_one(name, value)
+    if args.simulate:
+        from raydiff.bench.scale import ScaleBench, run_scale_bench
+
+        scale = ScaleBench(shards=shards, shard_rows=args.shard_rows, pending=args.pending)
+        columns = ["step", "seconds", "bytes", "bytes_per_shard", "process_mib"]
+        return _finish(args, run_scale_bench(scale, progress=print), steps=columns)
+
+    from raydiff.bench.resume import ResumeBench, run_resume_bench
+
+    _at_least_one("repeats", args.repeats)
+    bench = ResumeBench(
+        input=args.input,
+        shards=shards,
+        pending=args.pending,
+        shard_rows=args.shard_rows,
+        repeats=args.repeats,
+    )
+    report = run_resume_bench(bench, progress=print)
+    print(f"\nreading the corpus {report['reading_s']:.2f} s, resuming {report['resume_s']:.2f} s")
+    return _finish(args, report, starts=["resume_s", "load_plan_s", "list_output_s"])
 
 
 def _shapes(args: argparse.Namespace) -> int:

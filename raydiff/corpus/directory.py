@@ -190,7 +190,7 @@ def _prepare(folder: Folder) -> None:
     folder.remove(ATTEMPTS_FOLDER)
     for under in (ERRORS_FOLDER, ATTEMPTS_FOLDER, LEDGER_FOLDER):
         folder.make(under)
-    for under in ("", ERRORS_FOLDER, LEDGER_FOLDER):
+    for under in (ERRORS_FOLDER, LEDGER_FOLDER):
         folder.remove_leftovers(under)
 
 

@@ -252,7 +252,8 @@ def _resolve(table: dict[str, Integers]) -> tuple[Integers, Integers, Integers]:
 
 
 def settle_parts(folder: Folder, plan: Plan) -> Committed:
-    """The parts that count; superseded ones are deleted. Only names are read.
+    """The parts that count; superseded ones and what killed writers left are deleted. Only names
+    are read.
 
     Call it while no worker runs.
 
@@ -262,6 +263,7 @@ def settle_parts(folder: Folder, plan: Plan) -> Committed:
     listing = list_parts(folder, plan)
     require_own(folder, listing)
     folder.delete_many(listing.superseded)
+    folder.remove_leftovers(listed=listing.others)
     return listing.committed
 
 

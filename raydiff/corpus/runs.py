@@ -11,8 +11,8 @@ from typing import Any
 from raydiff.config import CorpusSettings, StorageSettings
 from raydiff.corpus.accounting import settle_ledger
 from raydiff.corpus.errors_files import remove_unnamed_errors
-from raydiff.corpus.ledger import LedgerWriter
-from raydiff.corpus.parts import Committed, settle_parts
+from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter
+from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
 from raydiff.corpus.planning import PLAN_NAME, Plan, load_plan
 from raydiff.corpus.storage import Folder, Hold, hold, open_folder
 from raydiff.errors import RunConflict, UsageError
@@ -98,7 +98,7 @@ def hold_run(run: SavedRun) -> Iterator[HeldRun]:
     """
     folder = run.folder
     with hold(folder) as held:
-        for under in ("", "errors", "ledger"):
+        for under in (ERRORS_FOLDER, LEDGER_FOLDER):
             folder.make(under)
             folder.remove_leftovers(under)
         committed = settle_parts(folder, run.plan)

@@ -20,7 +20,7 @@ from raydiff.corpus.checking import CheckedPart, Fault, PartChecker
 from raydiff.corpus.errors_files import unnamed_errors
 from raydiff.corpus.files import some_names
 from raydiff.corpus.ids import RepeatedIds
-from raydiff.corpus.ledger import LedgerWriter, find_rows, read_ledger
+from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, find_rows, read_ledger
 from raydiff.corpus.parts import Committed, Listing, Part, list_parts
 from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, SavedRun, write_report_file
 from raydiff.corpus.storage import Folder, hold
@@ -75,7 +75,7 @@ def verify(run: SavedRun, *, rebuild_ledger: bool = False) -> Verification:
             for name in _unnamed(folder, committed, faults)
         ]
         if rebuild_ledger:
-            folder.make("ledger")
+            folder.make(LEDGER_FOLDER)
             ledger = settle_ledger(folder, LedgerWriter(folder), committed, rebuild=True)
         else:
             ledger = read_ledger(folder)
