@@ -5,6 +5,7 @@ A whole file appears by a temporary file and a rename.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
@@ -33,6 +34,10 @@ def local_path(location: str, param: str) -> Path:
         message = invalid(param, expected="a path or s3://BUCKET/PREFIX", got=got)
         raise InputError(message, param)
     return Path(location.removeprefix("file://")).expanduser().absolute()
+
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What filesystems without hard links answer, such as some that are mounted from elsewhere."""
 
 
 class LocalFolder:
@@ -97,11 +102,7 @@ class LocalFolder:
     def create(self, name: str, content: bytes | pa.Buffer) -> bool:
         """Write a whole file unless there is one of that name; returns whether it did."""
         with self._written(name, content) as temp:
-            try:
-                os.link(temp, self.root / name)
-            except FileExistsError:
-                return False
-        return True
+            return _link(temp, self.root / name)
 
     @contextmanager
     def _written(self, name: str, content: bytes | pa.Buffer) -> Iterator[Path]:
@@ -165,6 +166,23 @@ class LocalFolder:
 def _entry(name: str, item: os.DirEntry[str]) -> Entry:
     status = item.stat()
     return Entry(name=name, size_bytes=status.st_size, version=str(status.st_mtime_ns))
+
+
+def _link(temp: Path, target: Path) -> bool:
+    """Give a file its name unless that is taken; returns whether it did."""
+    try:
+        os.link(temp, target)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Two writers at the very same moment may both believe to be the first; what each writes
+        # is whole.
+        if target.exists():
+            return False
+        temp.replace(target)
+    return True
 
 
 def _sync_directory(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,20 @@ def test_a_failed_put_changes_nothing(tmp_path: Path) -> None:
         folder.put("a.json", "not bytes")  # type: ignore[arg-type]  # provokes a failing write
     assert folder.read("a.json") == b"one"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_create_writes_once_on_a_disk_without_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    folder = LocalFolder(tmp_path)
+    assert folder.create("a", b"first")
+    assert not folder.create("a", b"second")
+    assert folder.read("a") == b"first"
+    assert folder.names() == ["a"]
 
 
 def test_names_are_sorted_files_of_one_level(tmp_path: Path) -> None:
