@@ -10,12 +10,11 @@ results among shards (`claimable`, `take`, `settlement`), in the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from raydiff.corpus.answers import Failure as Failure
 from raydiff.corpus.answers import Summary as Summary
-from raydiff.corpus.answers import cost_of
 from raydiff.corpus.asks import Ask as Ask
 from raydiff.corpus.asks import Call as Call
 from raydiff.corpus.asks import WorkSettings as WorkSettings
@@ -23,34 +22,17 @@ from raydiff.corpus.asks import derived_seed, group_asks
 from raydiff.corpus.commit import Totals
 from raydiff.corpus.contents import Contents, content_key
 from raydiff.corpus.dedupe import Answer
+from raydiff.corpus.fitting import Fitter
 from raydiff.corpus.merging import elected, joined_answers, next_level
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import Rejected
-from raydiff.errors import DocumentTooLong, RaydiffError, UsageError
-from raydiff.request import Completion, FinishReason, GenerationRequest
+from raydiff.corpus.underway import UnderWay
+from raydiff.errors import RaydiffError
+from raydiff.request import Completion, GenerationRequest
 from raydiff.text import DocumentPrompts, Fitted
 from raydiff.text.documents import as_tokenizer_error
 
 _WITHOUT_TEXT = ("EmptyDocument", "NullDocument")
-
-
-@dataclass
-class _Document:
-    """A document that is being generated."""
-
-    prompts: DocumentPrompts
-    chunks: int
-    gaps: tuple[str, ...]
-    truncated: bool
-    level: int = 0
-    texts: list[str] = field(default_factory=list)
-    """Answers of this level, empty while they are missing."""
-    probabilities: dict[int, float] = field(default_factory=dict)
-    """Of labels, by chunk."""
-    missing: int = 0
-    finish_reason: FinishReason = "stop"
-    """Of this level: "length" if that ended one of its answers."""
-    totals: Totals = field(default_factory=Totals)
 
 
 class ShardWork:
@@ -69,12 +51,11 @@ class ShardWork:
         self.summaries: dict[int, Summary] = {}
         self.failures: dict[int, Failure] = {}
         self._shard = shard
-        self._prompts = prompts
         self._settings = settings
-        self._values = values
+        self._fitter = Fitter(prompts=prompts, policy=settings.length, values=values)
         self._texts: dict[int, str] = {}
         self._contents = Contents()
-        self._documents: dict[int, _Document] = {}
+        self._documents: dict[int, UnderWay] = {}
         self._spent = Totals()
         self._round: list[Ask] = []
         self._isolated: set[int] = set()
@@ -116,15 +97,18 @@ class ShardWork:
         """Make the prompts of the documents that are to be generated here. Of long documents that
         takes a while; `next_calls` does what is left of it."""
         ready = self._contents.begin()
-        for index, fitted in zip(ready, self._fitted(ready), strict=True):
+        texts = [self._texts.pop(index) for index in ready]
+        for index, fitted in zip(ready, self._fitter.fit(ready, texts), strict=True):
             if isinstance(fitted, Fitted):
-                self._documents[index] = _Document(
-                    prompts=self._prompts_of(index),
+                document = UnderWay(
+                    index=index,
+                    prompts=self._fitter.prompts_of(index),
                     chunks=len(fitted.prompts),
                     gaps=fitted.gaps,
                     truncated=fitted.truncated,
                 )
-                self._ask(index, [("", prompt) for prompt in fitted.prompts])
+                self._documents[index] = document
+                self._ask(document, [("", prompt) for prompt in fitted.prompts])
             else:
                 self._give_up(index, fitted)
 
@@ -152,24 +136,15 @@ class ShardWork:
 
     def succeed(self, ask: Ask, completion: Completion) -> None:
         """Take a completion; one that ended in error counts as a failure."""
-        cost = cost_of(completion.usage)
         document = self._documents[ask.index]
-        document.totals += cost
-        self._spent += cost
+        self._spent += document.charge(completion)
         if completion.finish_reason in ("error", "cancelled"):
             message = completion.error or f"The request was {completion.finish_reason}."
             self.fail(ask, "EngineError", message)
             return
-        if self._settings.labels:
-            document.texts[ask.chunk] = self._settings.labels[completion.token_ids]
-            document.probabilities[ask.chunk] = completion.choice_probability or 0.0
-        else:
-            document.texts[ask.chunk] = completion.text.strip()
-        document.missing -= 1
-        if completion.finish_reason == "length":
-            document.finish_reason = "length"
+        document.take(ask.chunk, completion, self._settings.labels)
         if self.wanted(ask) and not document.missing:
-            self._end_level(ask.index, document)
+            self._end_level(document)
 
     def fail(
         self,
@@ -217,7 +192,7 @@ class ShardWork:
     def _key(self, index: int, text: str) -> bytes:
         if not self._settings.dedupe:
             return index.to_bytes(8, "big")
-        return content_key(text, self._values[index] if self._values else None)
+        return content_key(text, values[index] if (values := self._fitter.values) else None)
 
     def _identity(self, index: int) -> str:
         if self._settings.dedupe:
@@ -235,21 +210,6 @@ class ShardWork:
                 error_type=reason.error_type, message=reason.message, attempts=reason.attempts
             )
 
-    def _prompts_of(self, index: int) -> DocumentPrompts:
-        return self._prompts.bound(self._values[index]) if self._values else self._prompts
-
-    def _fitted(self, indices: Sequence[int]) -> Iterator[Fitted | RaydiffError]:
-        policy = self._settings.length
-        texts = [self._texts.pop(index) for index in indices]
-        if not self._values:
-            yield from self._prompts.fit(texts, policy)
-            return
-        for index, text in zip(indices, texts, strict=True):
-            try:
-                yield from self._prompts_of(index).fit([text], policy)
-            except UsageError as error:
-                yield DocumentTooLong(str(error))
-
     def _give_up(self, index: int, error: RaydiffError) -> None:
         failure = Failure(error_type=type(error).__name__, message=str(error), attempts=0)
         self._condemn(index, failure)
@@ -257,59 +217,36 @@ class ShardWork:
     def _condemn(self, index: int, failure: Failure) -> None:
         self.failures.update(dict.fromkeys(self._contents.fail_all(index), failure))
 
-    def _ask(self, index: int, groups: Sequence[tuple[str, Sequence[int] | None]]) -> None:
-        """Ask for the prompts of a level; where there is none, the text is the answer."""
-        document = self._documents[index]
-        document.texts = [text for text, _ in groups]
-        document.missing = 0
-        document.finish_reason = "stop"
-        for chunk, (_, prompt) in enumerate(groups):
-            if prompt is not None:
-                document.missing += 1
-                ask = Ask(
-                    index=index,
-                    level=document.level,
-                    chunk=chunk,
-                    prompt_ids=prompt,
-                    suspect=index in self._isolated,
-                )
-                self._round.append(ask)
+    def _ask(self, document: UnderWay, groups: Sequence[tuple[str, Sequence[int] | None]]) -> None:
+        self._round += document.ask(groups, suspect=document.index in self._isolated)
 
-    def _end_level(self, index: int, document: _Document) -> None:
+    def _end_level(self, document: UnderWay) -> None:
         answers = document.texts
         texts = [text for text in answers if text]
         if self._settings.combine == "join":
-            self._finish(index, document, joined_answers(answers, document.gaps))
+            self._finish(document, joined_answers(answers, document.gaps))
         elif self._settings.combine == "vote":
             probabilities = [document.probabilities[chunk] for chunk in range(len(answers))]
-            self._finish(index, document, *elected(answers, probabilities))
+            self._finish(document, *elected(answers, probabilities))
         elif len(texts) <= 1:
-            self._finish(index, document, texts[0] if texts else "")
+            self._finish(document, texts[0] if texts else "")
         else:
-            self._merge(index, document, texts)
+            self._merge(document, texts)
 
-    def _merge(self, index: int, document: _Document, texts: Sequence[str]) -> None:
+    def _merge(self, document: UnderWay, texts: Sequence[str]) -> None:
         document.level += 1
         last = document.level >= self._settings.merge_depth
         try:
             level = next_level(document.prompts.merging, texts, last=last)
         except BaseException as error:
-            self._give_up(index, as_tokenizer_error(error))
+            self._give_up(document.index, as_tokenizer_error(error))
             return
         document.truncated |= level.truncated
-        self._ask(index, [(group.text, group.prompt) for group in level.groups])
+        self._ask(document, [(group.text, group.prompt) for group in level.groups])
 
-    def _finish(
-        self, index: int, document: _Document, text: str, probability: float | None = None
-    ) -> None:
-        summary = Summary(
-            text=text,
-            finish_reason=document.finish_reason,
-            totals=document.totals,
-            chunks=document.chunks,
-            truncated=document.truncated,
-            probability=probability,
-        )
+    def _finish(self, document: UnderWay, text: str, probability: float | None = None) -> None:
+        index = document.index
+        summary = document.summary(text, probability)
         members = self._contents.succeed(self._contents.key(index), summary)
         self.summaries[index] = summary
         self._copy([member for member in members if member != index], summary)

@@ -22,6 +22,7 @@ _FULL = 0.9
 """What is left of a truncated text fills at least this much of its room, before it ends well."""
 _SHORT = 8
 """Texts of up to this many characters for each token of a prompt are encoded as a whole."""
+_BATCH_CHARACTERS = 2**18
 _COUNTED_EXACTLY = 2**18
 """Characters of a text whose tokens are counted at once."""
 
@@ -124,18 +125,9 @@ class DocumentPrompts:
         self, texts: Sequence[str], policy: LengthPolicy
     ) -> Iterator[Fitted | DocumentTooLong | TokenizerError]:
         """Each text as prompts that fit, or why it has none; one bad text spoils no other."""
-        for text, prompt in zip(texts, self._whole_apart(texts), strict=True):
-            try:
-                if isinstance(prompt, TokenizerError):
-                    yield prompt
-                elif prompt is not None and self._within(prompt, policy):
-                    yield Fitted(prompts=(prompt,))
-                else:
-                    yield self._fit_long(text, policy)
-            except DocumentTooLong as error:
-                yield error
-            except BaseException as error:
-                yield as_tokenizer_error(error)
+        for batch in _batches(texts):
+            for text, prompt in zip(batch, self._whole_apart(batch), strict=True):
+                yield self._fit(text, prompt, policy)
 
     def whole(self, texts: Sequence[str]) -> list[tuple[int, ...] | None]:
         """The prompt of each text; None where the text must be cut first."""
@@ -163,6 +155,20 @@ class DocumentPrompts:
         if len(texts) == 1:
             return [fault]
         return [found for text in texts for found in self._whole_apart([text])]
+
+    def _fit(
+        self, text: str, prompt: Tokens | TokenizerError | None, policy: LengthPolicy
+    ) -> Fitted | DocumentTooLong | TokenizerError:
+        if isinstance(prompt, TokenizerError):
+            return prompt
+        if prompt is not None and self._within(prompt, policy):
+            return Fitted(prompts=(_packed(prompt),))
+        try:
+            return self._fit_long(text, policy)
+        except DocumentTooLong as error:
+            return error
+        except BaseException as error:
+            return as_tokenizer_error(error)
 
     def _within(self, prompt: Tokens, policy: LengthPolicy) -> bool:
         most = policy.max_document_tokens
@@ -246,6 +252,20 @@ class DocumentPrompts:
     @cached_property
     def _template(self) -> Template:
         return Template(self.style.template)
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts that are encoded together; one of any length, or several short ones."""
+    batch: list[str] = []
+    characters = 0
+    for text in texts:
+        if batch and characters + len(text) > _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+        batch.append(text)
+        characters += len(text)
+    if batch:
+        yield batch
 
 
 def as_tokenizer_error(error: BaseException) -> TokenizerError:
