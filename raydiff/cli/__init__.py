@@ -28,6 +28,7 @@ COMMANDS = (
     "rewrite",
     "label",
     "runs",
+    "plan",
     "serve",
     "bench",
     "train",

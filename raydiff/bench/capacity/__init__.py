@@ -1,0 +1,1 @@
+"""Capacity: what a corpus will take, before it is run."""
