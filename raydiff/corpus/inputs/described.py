@@ -22,7 +22,7 @@ class Sample:
     """Types in the output of those carried columns that are in the files."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RowGroup:
     """Rows of a file that are next to each other: a row group of Parquet, or a block of records
     that is small enough for a shard."""
