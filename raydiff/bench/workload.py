@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ class Workload:
         return {
             "source": self.source,
             "documents": len(lengths),
+            "prompt_tokens_mean": fmean(lengths),
             "prompt_tokens_median": median(lengths),
             "prompt_tokens_max": max(lengths),
         }

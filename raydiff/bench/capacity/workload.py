@@ -184,6 +184,10 @@ def totals(
     tail = 50 * (1 - LEVEL)
     edges: Any = np.percentile(mean + spread, [tail, 100 - tail], axis=0)
     return {
-        name: Estimate(value=rows * mean[i], low=rows * edges[0][i], high=rows * edges[1][i])
+        name: Estimate(
+            value=float(rows * mean[i]),
+            low=float(rows * edges[0][i]),
+            high=float(rows * edges[1][i]),
+        )
         for i, name in enumerate(QUANTITIES)
     }
