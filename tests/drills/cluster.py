@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from ..processes import descendants
 from .replica import SLOT, drill_app
 
 MODEL = "summarizer"
+LOOPBACK = "127.0.0.1"
 _WAIT_S = 180.0
 _STORE_BYTES = 80 * 2**20
 _WORKER, _REPLICA = "ShardWorker", "ServeReplica:raydiff:model-"
@@ -41,11 +43,13 @@ class DrillCluster:
 
     def __init__(self, folder: Path, nodes: int = 2) -> None:
         self._size = nodes
+        self._logs = folder / "session_latest" / "logs"
         self._nodes: list[Any] = []
         with patch("ray._private.utils.write_ray_address"):  # it would lure other processes here
             self._cluster = Cluster(
                 initialize_head=True,
                 head_node_args={
+                    "node_ip_address": LOOPBACK,
                     "num_cpus": 1,
                     "include_dashboard": False,
                     "object_store_memory": _STORE_BYTES,
@@ -104,6 +108,14 @@ class DrillCluster:
         self.add_missing()
         wait_until(self._is_whole, "replicas")
 
+    def keep_logs(self, folder: Path, since: float) -> None:
+        """Copy the logs that were written to since a time, for whoever looks into a failure."""
+        for path in self._logs.rglob("*"):
+            if path.is_file() and path.stat().st_mtime >= since:
+                target = folder / path.relative_to(self._logs)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)
+
     def wait_until_quiet(self) -> None:
         """Wait until no worker of an earlier driver is left."""
         wait_until(lambda: not self.workers(), "workers of a driver that is gone")
@@ -112,7 +124,10 @@ class DrillCluster:
         """Add nodes in place of those that are gone; their replicas start meanwhile."""
         while len(self._nodes) < self._size:
             node = self._cluster.add_node(
-                num_cpus=2, resources={SLOT: 1}, object_store_memory=_STORE_BYTES
+                node_ip_address=LOOPBACK,
+                num_cpus=2,
+                resources={SLOT: 1},
+                object_store_memory=_STORE_BYTES,
             )
             self._nodes.append(node)
 
