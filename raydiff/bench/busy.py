@@ -8,19 +8,16 @@ ends, so that a fraction is exact up to one forward at either end.
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from raydiff.client import Client
+from raydiff.corpus.fleet import Answers, ReplicaWatch
 from raydiff.engine.counts import Work
-from raydiff.errors import ClusterError
 
 EVERY_S = 0.25
-_ANSWER_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,38 +72,14 @@ def steady_stretch(readings: Sequence[Reading]) -> Stretch | None:
     return Stretch.between(full[0], full[-1])
 
 
-class Readings:
-    """While it is entered, reads what the replicas did several times a second."""
+@contextmanager
+def readings(client: Client, every_s: float = EVERY_S) -> Iterator[list[Reading]]:
+    """Readings that are taken several times a second for the time of the block."""
+    taken: list[Reading] = []
 
-    def __init__(self, client: Client, every_s: float = EVERY_S) -> None:
-        self.taken: list[Reading] = []
-        self._client = client
-        self._every_s = every_s
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._read, name="raydiff-readings", daemon=True)
+    def look(answers: Answers | None) -> None:
+        if answers:
+            taken.append(Reading.of(answers))
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _read(self) -> None:
-        asyncio.run(self._read_for_ever())
-
-    async def _read_for_ever(self) -> None:
-        while not self._ended.is_set():
-            try:
-                described = await self._client.describe(timeout_s=_ANSWER_S)
-            except ClusterError:
-                described = []
-            if described:
-                self.taken.append(Reading.of(described))
-            await asyncio.sleep(self._every_s)
+    with ReplicaWatch(client, look, every_s=every_s):
+        yield taken

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from raydiff.bench.bare import BareEngine
-from raydiff.bench.busy import Readings, Stretch, steady_stretch
+from raydiff.bench.busy import Stretch, readings, steady_stretch
 from raydiff.bench.lengths import documents_of, mixed_lengths
 from raydiff.bench.report import circumstances
 from raydiff.bench.workload import load_workload
@@ -185,9 +185,8 @@ def _job_turn(bench: CorpusBench, folder: Path, name: str, app_name: str) -> Tur
     """Its seconds are those from the first shard's reading to the last one's commit."""
     settings = _settings(bench, folder, name)
     client = Client.connect(bench.served_model.served_name, app_name)
-    with open_run(settings, bench.decoding) as run, Readings(client) as readings:
+    with open_run(settings, bench.decoding) as run, readings(client) as taken:
         report = execute(run, lambda session: None, app_name=app_name)
-    taken = readings.taken
     return Turn(
         seconds=float(report["session"]["seconds"]),
         work=taken[-1].work - taken[0].work,

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from raydiff.corpus.sizing import Fleet
 from raydiff.errors import ClusterError
@@ -20,30 +20,33 @@ ANSWER_S = 5.0
 FIRST_ANSWER_S = 60.0
 """How long a fleet is waited for in which a replica has just died."""
 
+Answers = list[dict[str, Any]]
+"""Of each live replica, what it says of itself."""
+
 
 class Described(Protocol):
     """What is asked of `raydiff.client.Client`."""
 
-    async def describe(self, *, timeout_s: float) -> list[dict[str, object]]:
+    async def describe(self, *, timeout_s: float) -> Answers:
         """What each live replica says of itself."""
 
 
-class FleetWatch:
+class ReplicaWatch:
     """While it is entered, tells `on_look` again and again what the replicas say of themselves."""
 
     def __init__(
         self,
         client: Described,
-        on_look: Callable[[Fleet | None], None],
+        on_look: Callable[[Answers | None], None],
         *,
         every_s: float = ASK_EVERY_S,
     ) -> None:
-        """`on_look` is called on the watch's own thread; with None when nothing is known."""
+        """`on_look` is called on the watch's own thread; with None when one does not answer."""
         self._client = client
         self._on_look = on_look
         self._every_s = every_s
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="raydiff-fleet", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="raydiff-replicas", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,15 +67,19 @@ class FleetWatch:
             self._ended.wait(self._every_s)
 
 
-def ask(client: Described) -> Fleet | None:
-    """What the replicas say now; `None` if one does not answer, or none says what it takes."""
+def ask(client: Described) -> Answers | None:
+    """What the replicas say now; `None` if one does not answer."""
     try:
-        described = asyncio.run(client.describe(timeout_s=ANSWER_S))
+        return asyncio.run(client.describe(timeout_s=ANSWER_S))
     except Exception as error:
         # A replica that is about to go answers with errors of many kinds; the next answer counts.
         _log.debug("The replicas do not say what they take: %r", error)
         return None
-    return Fleet.of(described)
+
+
+def fleet_of(answers: Answers) -> Fleet:
+    """The fleet that answered; of the usual settings where the replicas say nothing of theirs."""
+    return Fleet.of(answers) or Fleet.usual(len(answers))
 
 
 def first_answer(client: Described, patience_s: float = FIRST_ANSWER_S) -> Fleet:
@@ -84,10 +91,10 @@ def first_answer(client: Described, patience_s: float = FIRST_ANSWER_S) -> Fleet
     deadline = time.monotonic() + patience_s
     while True:
         try:
-            described = asyncio.run(client.describe(timeout_s=ANSWER_S))
+            answers = asyncio.run(client.describe(timeout_s=ANSWER_S))
         except ClusterError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(ASK_EVERY_S)
         else:
-            return Fleet.of(described) or Fleet.usual(len(described))
+            return fleet_of(answers)

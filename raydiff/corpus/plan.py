@@ -7,9 +7,8 @@ rows of several small files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +76,6 @@ class Shard:
         for span in self.spans:
             for row in range(span.row_start, span.row_start + span.rows):
                 yield span.file, row
-
-    def to_json(self) -> list[Any]:
-        """As JSON values, small: it travels once to a worker."""
-        return [self.shard_id, [list(asdict(span).values()) for span in self.spans]]
-
-    @classmethod
-    def from_json(cls, values: Sequence[Any]) -> Shard:
-        """The inverse of `to_json`."""
-        names = [field.name for field in fields(Span)]
-        spans = (Span(**dict(zip(names, span, strict=True))) for span in values[1])
-        return cls(shard_id=values[0], spans=tuple(spans))
 
 
 def shard_digest(spans: Sequence[Span]) -> int:

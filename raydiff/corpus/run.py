@@ -18,11 +18,11 @@ from raydiff.corpus.closing import close
 from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.counting import CommitCounter
 from raydiff.corpus.directory import RunDirectory
-from raydiff.corpus.fleet import FleetWatch, first_answer
+from raydiff.corpus.fleet import Answers, ReplicaWatch, first_answer, fleet_of
 from raydiff.corpus.limits import FailureLimit
 from raydiff.corpus.live import Live
-from raydiff.corpus.plan import Shard
 from raydiff.corpus.report import Session, started_report, stopped_report
+from raydiff.corpus.shards import Integers
 from raydiff.corpus.sizing import Fleet, Pool, size_pool
 from raydiff.corpus.storage.shared import require_shared
 from raydiff.corpus.watchdog import supervised
@@ -114,7 +114,8 @@ def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardRepo
     _quieten_ray_data()
     client = Client.connect(_served_name(run), app_name)
     fleet = first_answer(client)
-    tasks = [encode_task(shards) for shards in group_shards(pending)]
+    live.look(fleet)
+    tasks = [encode_task(group) for group in group_positions(pending.positions)]
     pool = size_pool(
         run.settings,
         fleet,
@@ -123,13 +124,14 @@ def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardRepo
     )
     with supervised(run.settings) as coordinator:
 
-        def look(fleet: Fleet | None) -> None:
+        def look(answers: Answers | None) -> None:
+            fleet = None if answers is None else fleet_of(answers)
             if fleet is not None:
                 coordinator.set_fleet.remote(fleet)
             live.look(fleet)
 
         job = _job(run, app_name, fleet, pool, coordinator)
-        with FleetWatch(client, look):
+        with ReplicaWatch(client, look):
             yield from _run(_dataset(tasks, job, pool))
 
 
@@ -165,10 +167,13 @@ def _run(dataset: Dataset) -> Iterator[ShardReport]:
         ) from error
 
 
-def group_shards(shards: Sequence[Shard], max_tasks: int = MAX_TASKS) -> list[list[Shard]]:
+def group_positions(
+    positions: Sequence[int] | Integers, max_tasks: int = MAX_TASKS
+) -> list[list[int]]:
     """Runs of consecutive shards, one shard each unless that makes more than `max_tasks`."""
-    size = -(-len(shards) // max_tasks)
-    return [list(shards[i : i + size]) for i in range(0, len(shards), size)] if size else []
+    size = -(-len(positions) // max_tasks)
+    starts = range(0, len(positions), size or 1)
+    return [[int(position) for position in positions[i : i + size]] for i in starts]
 
 
 def _quieten_ray_data() -> None:

@@ -19,6 +19,7 @@ from raydiff.corpus.inputs import InputLayout
 from raydiff.corpus.intake import Intake
 from raydiff.corpus.pace import Pace
 from raydiff.corpus.plan import Shard
+from raydiff.corpus.planning import load_plan
 from raydiff.corpus.presence import Presence
 from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.pulse import Pulse
@@ -58,9 +59,9 @@ class WorkerJob:
     """Handle of the run's `Coordinator`; without one, the worker is taken to be the only one."""
 
 
-def encode_task(shards: Sequence[Shard]) -> dict[str, str]:
-    """One task as the row that Ray Data carries."""
-    return {TASK_COLUMN: json.dumps([shard.to_json() for shard in shards])}
+def encode_task(positions: Sequence[int]) -> dict[str, str]:
+    """Shards, by their position in the plan, as the row that Ray Data carries."""
+    return {TASK_COLUMN: json.dumps(list(positions))}
 
 
 def decode_report(text: str) -> ShardReport:
@@ -88,6 +89,7 @@ class ShardWorker:
         settings = job.settings
         tokenizer = Tokenizer.load(settings.model)
         pulse = Pulse()
+        self._plan = load_plan(job.output).shards.columns
         self._presence = None if job.coordinator is None else Presence(job.coordinator, pulse)
         sizer = Sizer(settings.documents_per_call, settings.calls_in_flight)
         sizer.follow(job.fleet, job.workers)
@@ -130,9 +132,8 @@ class ShardWorker:
             self._pace.start_following(self._presence.guidance)
         reports: list[str] = []
         try:
-            shards = (Shard.from_json(v) for task in batch[TASK_COLUMN] for v in json.loads(task))
-            for shard in shards:
-                report = await self._process(shard)
+            for position in (p for task in batch[TASK_COLUMN] for p in json.loads(task)):
+                report = await self._process(self._plan.shard(position))
                 reports.append(report)
         except RaydiffError as error:
             reports.append(_encode_error(error))

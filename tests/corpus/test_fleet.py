@@ -7,11 +7,10 @@ import threading
 import pytest
 
 from raydiff.corpus import fleet as fleet_module
-from raydiff.corpus.fleet import FleetWatch, ask, first_answer
-from raydiff.corpus.sizing import Fleet
+from raydiff.corpus.fleet import Answers, ReplicaWatch, ask, first_answer
 from raydiff.errors import ClusterError
 
-REPLICA: dict[str, object] = {
+REPLICA = {
     "max_rows": 64,
     "max_in_flight": 4160,
     "target_calls": 4.0,
@@ -22,10 +21,10 @@ REPLICA: dict[str, object] = {
 class Replicas:
     """Answers one after the other, the last again and again."""
 
-    def __init__(self, *answers: list[dict[str, object]] | Exception) -> None:
+    def __init__(self, *answers: Answers | Exception) -> None:
         self._answers = list(answers)
 
-    async def describe(self, *, timeout_s: float) -> list[dict[str, object]]:
+    async def describe(self, *, timeout_s: float) -> Answers:
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -42,12 +41,12 @@ def looks(replicas: Replicas, count: int) -> list[int | None]:
     seen: list[int | None] = []
     enough = threading.Event()
 
-    def look(fleet: Fleet | None) -> None:
-        seen.append(None if fleet is None else fleet.running)
+    def look(answers: Answers | None) -> None:
+        seen.append(None if answers is None else len(answers))
         if len(seen) >= count:
             enough.set()
 
-    with FleetWatch(replicas, look, every_s=0.001):
+    with ReplicaWatch(replicas, look, every_s=0.001):
         assert enough.wait(30)
     return seen[:count]
 
@@ -78,6 +77,10 @@ def test_the_first_answer_is_waited_for() -> None:
 def test_replicas_that_never_answer_end_the_run() -> None:
     with pytest.raises(ClusterError, match="dies"):
         first_answer(Replicas(ClusterError("dies")), patience_s=0)
+
+
+def test_replicas_that_do_not_say_what_they_take_are_counted() -> None:
+    assert first_answer(Replicas([{"requests": 0}] * 3)).running == 3
 
 
 def test_a_fleet_scaled_to_zero_is_none_running() -> None:

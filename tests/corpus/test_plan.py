@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from raydiff.corpus.plan import Shard, Span, make_shard
+from raydiff.corpus.plan import Span, make_shard
 
 SPANS = (Span(file="a", row_start=4, rows=2, stop_group=1), Span(file="b", row_start=0, rows=1))
-
-
-def test_a_shard_survives_the_way_to_a_worker() -> None:
-    shard = make_shard(1, SPANS)
-    assert Shard.from_json(json.loads(json.dumps(shard.to_json()))) == shard
 
 
 def test_documents_of_a_shard_of_several_files_have_their_places() -> None:

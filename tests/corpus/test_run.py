@@ -16,8 +16,9 @@ from ray import serve
 
 from raydiff.config import APP_NAME, CorpusSettings, deployment_name
 from raydiff.corpus.directory import open_run
+from raydiff.corpus.plan import position_of
 from raydiff.corpus.report import Session
-from raydiff.corpus.run import execute, group_shards
+from raydiff.corpus.run import execute, group_positions
 from raydiff.errors import ClusterError
 from raydiff.metrics import DOCUMENTS, SHARDS
 from raydiff.request import Decoding
@@ -109,7 +110,23 @@ def test_a_resumed_run_does_not_read_committed_shards(
     assert read_outputs(output) == first
     assert {name: t for name, t in part_times(output).items() if name in kept} == kept
     again = asked() - before
-    assert {int(key.split("/")[1]) for key in again} == set(range(20, 30))
+    assert {(position_of(key.split("/")[0]), int(key.split("/")[1])) for key in again} == {
+        (2, index) for index in range(10)
+    }
+
+
+def test_whoever_follows_a_run_learns_how_many_replicas_there_are(
+    tmp_path: Path, write_corpus: WriteCorpus, toy_model: str, replica_log: Path
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"text {i}" for i in range(20)])
+    settings = CorpusSettings(
+        input=str(source), output=str(tmp_path / "out"), model=toy_model, shard_rows=10
+    )
+    seen: set[tuple[int, int]] = set()
+    with open_run(settings, Decoding(steps=2)) as opened:
+        execute(opened, lambda session: seen.add((session.documents, session.replicas)))
+    assert (0, 1) in seen  # before anything is committed
+    assert (20, 1) in seen
 
 
 def test_failed_documents_cost_nobody_else(
@@ -229,5 +246,5 @@ def read_counter(node: dict[str, Any], name: str, label: str) -> float:
 
 
 def test_many_shards_share_tasks() -> None:
-    assert [len(group) for group in group_shards(list(range(10)), 4)] == [3, 3, 3, 1]  # type: ignore[arg-type]  # any items do
-    assert group_shards([], 4) == []
+    assert [len(group) for group in group_positions(range(10), 4)] == [3, 3, 3, 1]
+    assert group_positions([], 4) == []
