@@ -1,4 +1,4 @@
-"""One S3 server for all tests of storage, a fault proxy for each."""
+"""One S3 server for all tests of storage, behind a proxy that is well when a test begins."""
 
 from __future__ import annotations
 
@@ -28,11 +28,18 @@ def bucket(server: S3Server) -> str:
     return server.make_bucket()
 
 
-@pytest.fixture
-def proxy(server: S3Server) -> Iterator[FaultProxy]:
-    """Its address is new, so that no client of another test is used again."""
+@pytest.fixture(scope="session")
+def shared_proxy(server: S3Server) -> Iterator[FaultProxy]:
+    """One address for all tests, so that each process makes its clients once."""
     with fault_proxy(server.url) as started:
         yield started
+
+
+@pytest.fixture
+def proxy(shared_proxy: FaultProxy) -> Iterator[FaultProxy]:
+    shared_proxy.start_over()
+    yield shared_proxy
+    shared_proxy.heal()
 
 
 @pytest.fixture

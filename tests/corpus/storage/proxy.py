@@ -57,6 +57,13 @@ class FaultProxy:
         self.only = None
         self.end_outage()
 
+    def start_over(self, seed: int = 0) -> None:
+        """No faults, no counts, and the same draws as at the beginning."""
+        self.heal()
+        with self._lock:
+            self._random = random.Random(seed)
+            self.counts.clear()
+
     @contextmanager
     def outage(self, *, hangs: bool = False) -> Iterator[None]:
         """Nothing gets through: connections are cut, or when it `hangs`, nothing ever answers."""

@@ -119,7 +119,7 @@ def _command(folder: Path, ports: list[int]) -> list[str]:
         "volume.port": volume,
         "volume.port.public": volume,
         "volume.port.grpc": volume_grpc,
-        "volume.max": 32,
+        "volume.max": 400,  # every bucket takes several
         "volume.preStopSeconds": 0,
         "volume.minFreeSpace": 1,
         "filer": "true",

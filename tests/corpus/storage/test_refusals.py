@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,15 @@ from raydiff.corpus.storage.s3 import S3Folder
 from raydiff.errors import StorageError
 
 from .conftest import MakeFolder
-from .proxy import FaultProxy
+from .proxy import FaultProxy, fault_proxy
 from .server import S3Server
+
+
+@pytest.fixture
+def proxy(server: S3Server) -> Iterator[FaultProxy]:
+    """Of a new address: clients that know it do not have the credentials of another test."""
+    with fault_proxy(server.url) as started:
+        yield started
 
 
 def operations(folder: S3Folder) -> list[Callable[[], object]]:
