@@ -21,6 +21,7 @@ from raydiff.corpus.commit import Totals
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.process import Generator
 from raydiff.corpus.work import Call, ShardWork, WorkSettings
+from raydiff.errors import ClusterError
 from raydiff.text import Tokenizer
 
 WARM_UP_DOCUMENTS = 4
@@ -96,7 +97,7 @@ class Passes:
         """One pass; tokenising comes before the time is taken.
 
         Raises:
-            RaydiffError: the service is gone.
+            ClusterError: the service failed every document.
         """
         work = self._work(documents, setting)
         permits = asyncio.Semaphore(self.calls_in_flight)
@@ -105,6 +106,7 @@ class Passes:
         while calls := work.next_calls():
             await asyncio.gather(*(self._send(work, call, permits) for call in calls))
         seconds = time.perf_counter() - started
+        _require_service(work)
         return Round(outcomes=tuple(_outcomes(work, len(documents))), seconds=seconds)
 
     def _work(self, documents: Sequence[Document], setting: Setting) -> ShardWork:
@@ -131,6 +133,14 @@ class Passes:
                 return
         for ask, completion in zip(asks, completions, strict=True):
             work.succeed(ask, completion)
+
+
+def _require_service(work: ShardWork) -> None:
+    """Do not take a service that is gone for documents that fail."""
+    failures = list(work.failures.values())
+    if failures and not work.summaries and all(failure.by_service for failure in failures):
+        kinds = ", ".join(sorted({failure.error_type for failure in failures}))
+        raise ClusterError(f"All {len(failures)} documents failed with {kinds}.")
 
 
 def _outcomes(work: ShardWork, documents: int) -> list[Outcome]:

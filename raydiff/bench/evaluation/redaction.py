@@ -21,16 +21,16 @@ _IP = re.compile(
     r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)"
     r"|(?<![\w.:])[0-9A-Fa-f]*:[0-9A-Fa-f:]*:[0-9A-Fa-f.]*(?![\w:])"
 )
-_PHONE = re.compile(r"(?<![\w.,/-])(?:\+|\(|\d)[\d ().\u00a0\u2010-\u2015/-]{5,}\d(?![\w-])")
+_PHONE = re.compile(r"(?<![\w./-])(?:\+|\(|\d)[\d ().\u00a0\u2010-\u2015/-]{5,}\d(?![\w-])")
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
-_PHONE_DIGITS = range(7, 16)
+_LEAST_PHONE_DIGITS = 7
 
 
 def redact_addresses(text: str) -> str:
     """Put [email], [ip] and [phone] where such addresses and numbers stand.
 
-    Phone numbers have 7 to 15 digits and begin with + or ( or have separators; what is as long
-    and looks alike goes too.
+    A phone number has at least 7 digits, and begins with + or ( or has separators; several of
+    them in a row go together, and so does what looks alike: rather too much than too little.
     """
     text = _EMAIL.sub("[email]", text)
     text = _IP.sub(lambda match: "[ip]" if _is_ip(match[0]) else match[0], text)
@@ -49,7 +49,7 @@ def _is_ip(found: str) -> bool:
 def _is_phone(found: str) -> bool:
     digits = sum(letter.isdigit() for letter in found)
     marked = digits < len(found)
-    return digits in _PHONE_DIGITS and marked and not _DATE.fullmatch(found)
+    return digits >= _LEAST_PHONE_DIGITS and marked and not _DATE.fullmatch(found)
 
 
 def load_redaction(name: str) -> Redaction:

@@ -10,6 +10,7 @@ from raydiff.bench.evaluation.generation import WARM_UP_DOCUMENTS, Measured, Pas
 from raydiff.bench.evaluation.settings import Setting, parse_setting, resolve_settings
 from raydiff.bench.sample import Document
 from raydiff.config import CorpusSettings
+from raydiff.errors import ClusterError
 from raydiff.families import load_spec
 from raydiff.text import Tokenizer
 
@@ -57,12 +58,13 @@ async def test_outcomes_are_in_the_order_of_the_documents(
     assert found.documents_per_s == pytest.approx(3 / found.seconds)
 
 
-async def test_a_service_that_fails_makes_failed_documents_without_its_words(
+async def test_a_service_that_is_gone_ends_the_evaluation_without_its_words(
     passes: Passes, settings: list[Setting], generator: StandIn
 ) -> None:
     generator.down = True
-    found = await passes.run(DOCUMENTS[:2], settings[0])
-    assert [(o.text, o.error_type) for o in found.outcomes] == [(None, "EngineError")] * 2
+    with pytest.raises(ClusterError, match="All 2 documents failed with EngineError") as caught:
+        await passes.run(DOCUMENTS[:2], settings[0])
+    assert "text" not in str(caught.value)
 
 
 async def test_long_documents_are_cut_and_merged_as_in_a_job(

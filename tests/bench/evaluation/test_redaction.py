@@ -17,6 +17,8 @@ from raydiff.errors import UsageError
         ("Call +49 (30) 1234-5678 now", "Call [phone] now"),
         ("Call (555) 123-4567.", "Call [phone]."),
         ("Call 030 12345678, please", "Call [phone], please"),
+        ("030 12345678 030 87654321 or so", "[phone] or so"),
+        ("555-123-4567,555-123-9999", "[phone],[phone]"),
         ("It listens on 192.168.0.17:80.", "It listens on [ip]:80."),
         ("At 2001:db8::ff00:42:8329, too", "At [ip], too"),
         ("or ::1 alone", "or [ip] alone"),
