@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -37,7 +38,7 @@ class ResumeBench:
     """Settings of one run."""
 
     input: str
-    """Parquet whose texts are repeated to make the corpus."""
+    """Parquet whose words and lengths the corpus has."""
     text_column: str = "text"
     shards: int = 10_000
     pending: int = 10
@@ -83,22 +84,29 @@ def run_resume_bench(bench: ResumeBench, progress: Callable[[str], None]) -> dic
 
 
 def _make_corpus(bench: ResumeBench, folder: Path) -> None:
+    """Documents as long as the input's, of its words in a new order each: the input's own texts,
+    repeated, would be compressed to nothing and read in no time."""
     folder.mkdir()
-    table = pq.read_table(bench.input, columns=[bench.text_column])
-    texts = itertools.cycle(table.column(0).to_pylist())
+    column: Any = pq.read_table(bench.input, columns=[bench.text_column]).column(0)
+    texts = column.to_pylist()
+    words: Any = np.array([word for text in texts for word in text.split()], dtype=object)
+    length = max(1, len(words) // len(texts))
+    chance = np.random.default_rng(0)
     rows = bench.shards * bench.shard_rows
     edges = [rows * index // _FILES for index in range(_FILES + 1)]
     for index, (start, stop) in enumerate(itertools.pairwise(edges)):
+        drawn = words[chance.integers(len(words), size=(stop - start) * length)].tolist()
         content = pa.table(
             {
                 "doc_id": [f"doc-{row:09d}" for row in range(start, stop)],
-                # No two are equal: a dictionary of few texts would be read in no time.
-                "text": [f"{text} {row}" for row, text in zip(range(start, stop), texts)],
+                "text": [
+                    " ".join(drawn[place : place + length])
+                    for place in range(0, len(drawn), length)
+                ],
             }
         )
-        pq.write_table(
-            content, folder / f"{index:02d}.parquet", row_group_size=_GROUP_ROWS, compression="zstd"
-        )
+        path = folder / f"{index:02d}.parquet"
+        pq.write_table(content, path, row_group_size=_GROUP_ROWS, compression="zstd")
 
 
 def _opened(settings: CorpusSettings) -> RunDirectory:

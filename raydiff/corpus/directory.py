@@ -38,7 +38,14 @@ from raydiff.corpus.inputs import Columns, InputLayout, Inputs, open_inputs, reo
 from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, read_ledger, shard_table
 from raydiff.corpus.markdown import write_markdown
 from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
-from raydiff.corpus.planning import PLAN_NAME, Plan, PlanBuilder, load_plan, save_plan
+from raydiff.corpus.planning import (
+    PLAN_NAME,
+    Plan,
+    PlanBuilder,
+    is_half_a_plan,
+    load_plan,
+    save_plan,
+)
 from raydiff.corpus.runs import SUCCESS_NAME, read_report_file, write_report_file
 from raydiff.corpus.shards import Shards
 from raydiff.corpus.storage import Folder, Hold, hold, open_folder, require_outside
@@ -196,7 +203,7 @@ def _prepare(folder: Folder) -> None:
 
 def _require_empty(folder: Folder) -> None:
     names = (entry.name for entry in folder.entries(recursive=True))
-    name = next((n for n in names if not is_own(n)), None)
+    name = next((n for n in names if not (is_own(n) or is_half_a_plan(folder, n))), None)
     if name is not None:
         raise RunConflict(
             f"output: {folder.uri} is not empty ({name}) and holds no raydiff run. "

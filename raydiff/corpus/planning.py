@@ -160,6 +160,17 @@ def save_plan(folder: Folder, plan: Plan) -> None:
     folder.put(PLAN_NAME, _parquet(_spans(plan.shards.columns).replace_schema_metadata(metadata)))
 
 
+def is_half_a_plan(folder: Folder, name: str) -> bool:
+    """Whether a file is what `save_plan` leaves behind when it is killed between its writes."""
+    if name != FILES_NAME:
+        return False
+    try:
+        with folder.open(name) as stream:
+            return bool(pq.read_schema(stream).names == FILES_SCHEMA.names)
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def save_files(folder: Folder, files: Files) -> None:
     """Write the files' table alone: versions of files that were copied or touched."""
     folder.put(FILES_NAME, _parquet(files.table))
