@@ -56,7 +56,14 @@ class Holder:
         """Whether the process certainly has ended; `False` where that cannot be seen."""
         if not self.machine or self.machine != _machine():
             return False
-        return _born(self.pid) != self.born
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # somebody else's, and alive
+        born = _born(self.pid)
+        return born not in ("", self.born)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host} (since {self.since})"
@@ -71,10 +78,10 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str:
-    """Start time of a living process, else an empty text."""
+    """When a process was started; empty where that cannot be seen."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
     state, *rest = stat.rpartition(")")[2].split()
-    return "" if state in "ZX" else rest[18]
+    return "ended" if state in "ZX" else rest[18]

@@ -72,10 +72,18 @@ class S3Reader(io.RawIOBase):
         """The next bytes, fewer than asked for only at the end."""
         left = max(0, self._size - self._position)
         size = left if size < 0 else min(size, left)
-        pieces = [self._piece(min(PIECE_BYTES, size - at)) for at in range(0, size, PIECE_BYTES)]
-        return pieces[0] if len(pieces) == 1 else pa.py_buffer(b"".join(pieces))
+        if size <= PIECE_BYTES:
+            return self._piece(size)
+        whole = pa.allocate_buffer(size)
+        view = memoryview(whole)
+        for at in range(0, size, PIECE_BYTES):
+            piece = self._piece(min(PIECE_BYTES, size - at))
+            view[at : at + len(piece)] = memoryview(piece)
+        return whole
 
     def _piece(self, size: int) -> pa.Buffer:
+        """The next `size` bytes, which are there."""
+
         def read(file: pa.NativeFile) -> pa.Buffer:
             file.seek(self._position)
             buffer = file.read_buffer(size)

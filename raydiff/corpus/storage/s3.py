@@ -25,7 +25,9 @@ from raydiff.errors import StorageError
 
 _T = TypeVar("_T")
 
+_LIST_BATCH = 1000
 _DELETE_BATCH = 1000
+"""The most that S3 allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +73,9 @@ class S3Folder:
     def entries(self, under: str = "", *, recursive: bool = False) -> Iterator[Entry]:
         """Files in `under`, page by page in the order of their keys; none if there are none."""
         prefix = self._prefix(under)
-        where = {"Prefix": prefix} if recursive else {"Prefix": prefix, "Delimiter": "/"}
+        where: dict[str, Any] = {"Prefix": prefix, "MaxKeys": _LIST_BATCH}
+        if not recursive:
+            where["Delimiter"] = "/"
         for page in self._pages("list_objects_v2", "ContinuationToken", under, where):
             for item in page.get("Contents", ()):
                 # Some tools mark a directory by an empty object of its name.
@@ -113,6 +117,7 @@ class S3Folder:
         try:
             self._etag(name)
         except FileNotFoundError:
+            self.make()  # says so if it is the bucket that is not there
             return False
         return True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -74,22 +73,3 @@ def test_uploads_of_killed_writers_are_given_up_and_no_others(
     assert folder.remove_leftovers() == 2
     assert unfinished(server, folder) == []
     assert len(unfinished(server, other)) == 2
-
-
-def test_thousands_of_files_are_listed_and_deleted_in_batches(
-    folder: S3Folder, proxy: FaultProxy, server: S3Server
-) -> None:
-    client, address = server.client(), folder.address
-    names = [f"attempts/{i:04d}" for i in range(1005)]
-
-    def put(name: str) -> None:
-        client.put_object(Bucket=address.bucket, Key=address.prefix + name)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(put, names))
-    before = proxy.counts.total()
-    assert folder.names("attempts") == names
-    assert proxy.counts.total() - before == 2
-    proxy.slow_down = 0.3
-    folder.remove("attempts")
-    assert folder.names("attempts") == []
