@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from raydiff.config import CorpusSettings
+from raydiff.corpus.prompting import corpus_prompts
 from raydiff.decoding import Decoding
-from raydiff.text import DocumentPrompts, Tokenizer, longest_text, prompt_style
+from raydiff.text import DocumentPrompts, Tokenizer, prompt_style
 
 
 def document_prompts(
@@ -16,5 +17,4 @@ def document_prompts(
         UsageError: the model cannot be asked that way, or there is no room for a text.
     """
     style = prompt_style(settings.model, settings.task, settings.instruction)
-    longest = longest_text(settings.task, decoding)
-    return DocumentPrompts.styled(tokenizer, style, decoding.max_tokens or 1, longest)
+    return corpus_prompts(settings, style, decoding, tokenizer)

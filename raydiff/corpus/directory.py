@@ -46,6 +46,7 @@ from raydiff.corpus.planning import (
     load_plan,
     save_plan,
 )
+from raydiff.corpus.prompting import corpus_prompts
 from raydiff.corpus.runs import SUCCESS_NAME, read_report_file, write_report_file
 from raydiff.corpus.shards import Shards
 from raydiff.corpus.storage import Folder, Hold, hold, open_folder, require_outside
@@ -53,7 +54,7 @@ from raydiff.corpus.storage.folder import is_own
 from raydiff.errors import RunConflict
 from raydiff.families import load_spec
 from raydiff.request import Decoding
-from raydiff.text import PromptStyle, decoding_for, prompt_style
+from raydiff.text import PromptStyle, Tokenizer, decoding_for, prompt_style
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
         InputError: a path, a file or a column of the input cannot be used.
         RunConflict: the output directory holds something else, or is in use.
         DecodingError: the model cannot decode that way.
-        UsageError: the model cannot be asked that way.
+        UsageError: the model cannot be asked that way, or there is no room for a text.
         ModelError: there is no such model.
         StorageError: a store refused or is out of reach.
     """
@@ -120,6 +121,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     if settings.task.kind == "label":
         require_choosable(settings, resolved)
     style = prompt_style(settings.model, settings.task, settings.instruction, settings.pass_columns)
+    corpus_prompts(settings, style, resolved, Tokenizer.load(settings.model))
     fingerprint = partial(make_fingerprint, settings, resolved, style, model_digest(settings.model))
     folder = open_folder(settings.output, "output", settings.storage)
     source = open_folder(settings.input, "input", settings.input_storage or settings.storage)

@@ -22,6 +22,7 @@ from raydiff.corpus.plan import Shard
 from raydiff.corpus.planning import load_plan
 from raydiff.corpus.presence import Presence
 from raydiff.corpus.process import ShardProcessor
+from raydiff.corpus.prompting import corpus_prompts
 from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.sharing import RunResults
 from raydiff.corpus.sizing import Fleet, Sizer
@@ -29,7 +30,7 @@ from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
-from raydiff.text import DocumentPrompts, PromptStyle, Tokenizer, longest_text
+from raydiff.text import PromptStyle, Tokenizer
 
 _log = logging.getLogger(__name__)
 
@@ -110,12 +111,7 @@ class ShardWorker:
             input_folder=job.input,
             output=job.output,
             layout=job.layout,
-            prompts=DocumentPrompts.styled(
-                tokenizer,
-                job.style,
-                job.decoding.max_tokens or 1,
-                longest_text(settings.task, job.decoding),
-            ),
+            prompts=corpus_prompts(settings, job.style, job.decoding, tokenizer),
             generator=self._pace,
             settings=WorkSettings.of(settings, job.decoding, tokenizer),
             gate=self._gate,
