@@ -52,11 +52,15 @@ class CheckedPart:
 class PartChecker:
     """Checks the parts of a run one by one; safe to use from several threads."""
 
-    def __init__(self, folder: Folder, plan: Plan, id_column: str | None) -> None:
-        """`id_column` is that of the output; `None` if ids were generated."""
+    def __init__(
+        self, folder: Folder, plan: Plan, id_column: str | None, *, ledger_complete: bool
+    ) -> None:
+        """`id_column` is that of the output; `None` if ids were generated. The ledger is
+        complete at the end of a run; before, the death of a driver may have cost it rows."""
         self._folder = folder
         self._plan = plan
         self._id = id_column
+        self._ledger_complete = ledger_complete
 
     def check(self, part: Part, row: Mapping[str, Any] | None) -> CheckedPart:
         """Read the part and its errors file; `row` is the ledger's, if it has one."""
@@ -65,17 +69,12 @@ class PartChecker:
         table = None if content is None else self._table(part.name, content, faults)
         if content is None or table is None:
             return CheckedPart(faults=tuple(faults), schema=None, ids=np.array([], np.int64))
-        if row is None:
-            faults.append(
-                Fault(
-                    kind="ledger",
-                    file=part.name,
-                    message="the ledger has no row of "
-                    "it; `raydiff runs verify --rebuild-ledger` adds it",
-                )
-            )
-        else:
+        if row is not None:
             _check_sum(part.name, content, row["part_checksum"], faults)
+        elif self._ledger_complete:
+            remedy = "`raydiff runs verify --rebuild-ledger` adds it"
+            message = f"the ledger has no row of it; {remedy}"
+            faults.append(Fault(kind="ledger", file=part.name, message=message))
         if table.num_rows != part.rows:
             message = f"it has {table.num_rows} rows, its name says {part.rows}"
             faults.append(Fault(kind="count", file=part.name, message=message))

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.shards import Integers
 from raydiff.corpus.storage import Folder
+from raydiff.errors import StorageError
 
 LEDGER_FOLDER = "ledger"
 FLUSH_ROWS = 1000
@@ -114,7 +115,8 @@ class LedgerWriter:
         self._flushed_s = self._clock()
         try:
             self.flush()
-        except OSError as error:
+        except (OSError, StorageError) as error:
+            self._levels = None
             _log.warning("The ledger cannot be written now (%s); it is tried again.", error)
 
     def flush(self) -> None:

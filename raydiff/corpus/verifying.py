@@ -127,7 +127,12 @@ def _report_faults(run: SavedRun, committed: Committed) -> Iterator[Fault]:
 def _check_parts(
     run: SavedRun, committed: Committed, ledger: pa.Table, repeated: RepeatedIds
 ) -> Iterator[Fault]:
-    checker = PartChecker(run.folder, run.plan, run.plan.layout.get("id"))
+    checker = PartChecker(
+        run.folder,
+        run.plan,
+        run.plan.layout.get("id"),
+        ledger_complete=run.folder.exists(SUCCESS_NAME),
+    )
     schema: pa.Schema | None = None
     first = ""
     for part, checked in _checked(checker, committed, ledger):

@@ -72,7 +72,8 @@ def test_a_finished_run_is_sound(folder: LocalFolder) -> None:
 
 def test_a_run_under_way_is_sound(settings: CorpusSettings) -> None:
     with open_run(settings, Decoding()) as run:
-        commit_all(run, run.pending[2:4])
+        commit_all(run, run.pending[2:3])
+        commit_all(run, run.pending[3:4], lost=True)
     found = verified(LocalFolder(settings.output))
     assert found.sound
     assert (found.shards, found.committed) == (6, 2)
