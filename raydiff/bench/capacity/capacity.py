@@ -95,7 +95,7 @@ def estimate_capacity(question: Question) -> dict[str, Any]:
         raise InputError(f"input: none of {len(sample.documents)} documents is text.", "input")
     speed = _speed(question, spec, decoding, tokenizer, texts)
     work = measure_work(corpus, sample.documents, decoding, tokenizer, speed.answering)
-    found = totals(work, sample.documents, sample.rows, corpus.seed)
+    found = totals(work, sample.documents, sample.rows, speed.answering, corpus.seed)
     return _report(question, decoding, sample, speed, found)
 
 
@@ -146,6 +146,7 @@ def _report(
     found: dict[str, Estimate],
 ) -> dict[str, Any]:
     per_replica = found["positions"].times(speed.seconds_per_position / question.efficiency)
+    per_replica = per_replica.widened(speed.spread)
     replica_hours = per_replica.times(1 / 3600)
     documents_per_s = sample.rows / per_replica.value
     advised = (

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from raydiff.bench.capacity.workload import Answering, Meter, positions
 from raydiff.bench.compare import read_report
+from raydiff.bench.evaluation.bootstrap import LEVEL, RESAMPLES
 from raydiff.bench.evaluation.generation import Passes
 from raydiff.bench.evaluation.settings import Setting
 from raydiff.bench.sample import Document
@@ -33,6 +36,8 @@ class Speed:
     answering: Answering
     source: str
     """Where that is from, in words."""
+    spread: float = 0.0
+    """Half the range of repeated measurements over their median."""
     assumptions: tuple[str, ...] = ()
 
 
@@ -86,17 +91,39 @@ def measure_speed(
         )
         seconds.append(asyncio.run(passes.run(documents, setting)).seconds)
     counts = list(meter.counts.values())
-    requests = sum(count["requests"] for count in counts)
-    if not requests:
+    if not counts:
         raise UsageError("input: no document of the sample can be generated.", "input")
+    middle = median(seconds)
     return Speed(
-        seconds_per_position=median(seconds) / sum(count["positions"] for count in counts),
-        answering=Answering(
-            output_tokens=sum(count["output_tokens"] for count in counts) / requests,
-            forwards=sum(count["forwards"] for count in counts) / requests,
-        ),
+        seconds_per_position=middle / sum(count["positions"] for count in counts),
+        answering=_answering(counts, settings.seed),
         source=f"measured here on {len(documents)} documents of the sample, {threads} threads",
+        spread=(max(seconds) - min(seconds)) / 2 / middle,
     )
+
+
+def _answering(counts: Sequence[Mapping[str, float]], seed: int) -> Answering:
+    output, output_spread = _per_request_of(counts, "output_tokens", seed)
+    forwards, forwards_spread = _per_request_of(counts, "forwards", seed)
+    return Answering(
+        output_tokens=output,
+        forwards=forwards,
+        output_spread=output_spread,
+        forwards_spread=forwards_spread,
+    )
+
+
+def _per_request_of(
+    counts: Sequence[Mapping[str, float]], name: str, seed: int
+) -> tuple[float, float]:
+    """A quantity of a request, and the relative half-width of its bootstrap interval."""
+    held = np.array([[count[name], count["requests"]] for count in counts])
+    drawn = np.random.default_rng(seed).integers(len(held), size=(RESAMPLES, len(held)))
+    sums = held[drawn].sum(axis=1)
+    tail = 50 * (1 - LEVEL)
+    low, high = np.percentile(sums[:, 0] / sums[:, 1], [tail, 100 - tail])
+    mean = held[:, 0].sum() / held[:, 1].sum()
+    return float(mean), float((high - low) / 2 / mean) if mean else 0.0
 
 
 def benchmark_speed(path: str, model: str, spec: ModelSpec, decoding: Decoding) -> Speed:

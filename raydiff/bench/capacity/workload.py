@@ -35,6 +35,9 @@ class Answering:
 
     output_tokens: float
     forwards: float
+    output_spread: float = 0.0
+    """Half the width of its interval over itself: what measuring few documents leaves in doubt."""
+    forwards_spread: float = 0.0
 
 
 @dataclass
@@ -159,19 +162,44 @@ class Estimate:
         """Scaled."""
         return Estimate(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
+    def widened(self, spread: float) -> Estimate:
+        """With an independent doubt of `spread` times the value on either side."""
+        more = spread * self.value
+        return Estimate(
+            value=self.value,
+            low=self.value - math.hypot(self.value - self.low, more),
+            high=self.value + math.hypot(self.high - self.value, more),
+        )
+
     def to_dict(self) -> dict[str, float]:
         """As JSON values."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def totals(
-    work: Sequence[dict[str, float]], documents: Sequence[Document], rows: int, seed: int
+    work: Sequence[dict[str, float]],
+    documents: Sequence[Document],
+    rows: int,
+    answering: Answering,
+    seed: int,
 ) -> dict[str, Estimate]:
     """The corpus's total of each quantity, with its interval.
 
     The bootstrap draws whole runs of neighbouring documents, since those are alike; a sample of
-    the whole corpus has no interval.
+    the whole corpus leaves no doubt but that about `answering`.
     """
+    found = _sampled(work, documents, rows, seed)
+    doubts = {
+        "output_tokens": answering.output_spread,
+        "forwards": answering.forwards_spread,
+        "positions": answering.forwards_spread,
+    }
+    return {name: found[name].widened(doubts.get(name, 0.0)) for name in QUANTITIES}
+
+
+def _sampled(
+    work: Sequence[dict[str, float]], documents: Sequence[Document], rows: int, seed: int
+) -> dict[str, Estimate]:
     runs = np.unique([document.run for document in documents], return_inverse=True)[1]
     held = np.array([[one[name] for name in QUANTITIES] for one in work])
     sums = np.zeros((runs.max() + 1, len(QUANTITIES)))

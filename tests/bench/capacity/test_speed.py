@@ -111,6 +111,8 @@ def test_a_measurement_counts_what_the_engine_did(tiny_checkpoint: Path) -> None
     assert speed.seconds_per_position > 0
     assert 0 < speed.answering.output_tokens <= (decoding.max_tokens or 0)
     assert 0 < speed.answering.forwards <= 8
+    assert speed.spread >= 0
+    assert speed.answering.forwards_spread == 0  # random weights never end: all take their steps
 
 
 def sheet(accelerator: str = "h100", **changes: Any) -> Speed:

@@ -76,7 +76,8 @@ def one(value: float) -> dict[str, float]:
 
 def total(values: list[float], runs: list[int], rows: int, seed: int = 0) -> Estimate:
     documents = [document("x", run) for run in runs]
-    return totals([one(v) for v in values], documents, rows, seed)["prompt_tokens"]
+    answering = Answering(output_tokens=1, forwards=1)
+    return totals([one(v) for v in values], documents, rows, answering, seed)["prompt_tokens"]
 
 
 def test_a_total_is_the_mean_times_the_documents() -> None:
@@ -104,3 +105,16 @@ def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
         found = total(list(drawn.normal(100, 30, size=60)), list(range(60)), 10**6, seed)
         hits += found.low <= 100 * 10**6 <= found.high
     assert 88 <= hits <= 99
+
+
+def test_what_a_measurement_leaves_in_doubt_widens_what_follows_from_it() -> None:
+    answering = Answering(output_tokens=1, forwards=1, output_spread=0.1, forwards_spread=0.3)
+    found = totals([one(10.0), one(10.0)], [document("x", 0), document("x", 1)], 2, answering, 0)
+    assert (found["prompt_tokens"].low, found["prompt_tokens"].high) == pytest.approx((20, 20))
+    assert (found["output_tokens"].low, found["output_tokens"].high) == pytest.approx((18, 22))
+    assert (found["forwards"].low, found["positions"].high) == pytest.approx((14, 26))
+
+
+def test_independent_doubts_add_up_as_squares() -> None:
+    found = Estimate(value=100.0, low=97.0, high=103.0).widened(0.04)
+    assert (found.low, found.value, found.high) == pytest.approx((95, 100, 105))
