@@ -229,3 +229,38 @@ def test_texts_may_be_held_shorter_than_the_prompt_allows() -> None:
     assert len(fitted.prompts) >= 3
     roomy = DocumentPrompts.styled(tokenizer, style, 16, most_text_tokens=10**6)
     assert roomy == DocumentPrompts.styled(tokenizer, style, 16)
+
+
+styles = st.builds(
+    PromptStyle,
+    chat=st.booleans(),
+    template=st.sampled_from(["{text}", "Sum: {text}\n", "{{}}{text}"]),
+    system=st.sampled_from([None, "Brief."]),
+    examples=st.sampled_from([(), (("a b", "a"),)]),
+)
+policies = st.builds(
+    LengthPolicy,
+    on_long=st.sampled_from(["chunk", "truncate", "fail"]),
+    max_document_tokens=st.sampled_from([None, 7, 300]),
+    overlap=st.booleans(),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=40)
+@given(style=styles, policy=policies, text=st.one_of(letters, st.just(LONG)))
+def test_every_prompt_leaves_room_for_the_answer_in_any_style(
+    kind: str, style: PromptStyle, policy: LengthPolicy, text: str
+) -> None:
+    tokenizer = _tokenizer(kind, context_length=180)
+    prompts = DocumentPrompts.styled(tokenizer, style, 16)
+    first, again = (list(prompts.fit([text], policy)) for _ in range(2))
+    (fitted,) = first
+    if isinstance(fitted, Fitted):
+        assert fitted == again[0]
+        assert all(len(prompt) + 16 <= 180 for prompt in fitted.prompts)
+        assert len(fitted.prompts) == len(fitted.gaps) >= 1
+        assert policy.on_long != "truncate" or len(fitted.prompts) == 1
+    else:
+        assert isinstance(fitted, DocumentTooLong)
+        assert policy.on_long == "fail"
