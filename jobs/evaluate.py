@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_input_arguments(parser)
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="new directory for the findings, local or s3://")
+    add("--task", choices=("summarize", "rewrite"), default="summarize", help="(summarize)")
     add("--setting", action="append", default=[], metavar="NAME=VALUE,...", help="one to compare")
     add("--settings", metavar="FILE", help="JSON: an object of decoding settings by name")
     add("--documents", type=int, default=200, metavar="N", help="size of the sample (200)")
@@ -50,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 def evaluation_from(args: argparse.Namespace) -> Evaluation:
     """The evaluation that the flags describe."""
     require_lasting(args.output)
-    corpus = input_settings(args, TaskSettings())
+    corpus = input_settings(args, TaskSettings(kind=args.task))
     # each text is generated and timed, also the second of its kind
     corpus = corpus.model_copy(update={"output": args.output, "dedupe": False})
     settings = [parse_setting(text) for text in args.setting]

@@ -32,6 +32,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "measured here unless --benchmark or --accelerator tells it.",
     )
     add_input_arguments(parser)
+    parser.add_argument(
+        "--task",
+        choices=("summarize", "rewrite", "label"),
+        default="summarize",
+        help="what is to be done with the documents (summarize)",
+    )
+    parser.add_argument("--labels", metavar="A,B,...", help="to choose from, for --task label")
     _add_estimate(parser.add_argument_group("estimate"))
     _add_speed(parser.add_argument_group("speed of a replica"))
 
@@ -85,8 +92,10 @@ def question_from(args: argparse.Namespace) -> Question:
     from raydiff.bench.capacity.capacity import Question
 
     threads = max(1, (usable_cores() - 1) // _usual_replicas())
+    labels = tuple(label.strip() for label in (args.labels or "").split(",") if label.strip())
+    task = TaskSettings(kind=args.task, labels=labels)
     return Question(
-        corpus=input_settings(args, TaskSettings()),
+        corpus=input_settings(args, task),
         decoding=decoding_from(args),
         sample=args.sample,
         measured=args.measured,
@@ -114,7 +123,7 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
     speed, advice = report["speed"], report["advice"]
     yield (
         f"{report['documents']:,} documents in {report['files']:,} files "
-        f"({report['size_bytes'] / 1e9:,.3g} GB); {report['sample']:,} of them read"
+        f"({report['size_bytes'] / 1e6:,.3g} MB); {report['sample']:,} of them read"
     )
     if report["not_text"]:
         yield f"about {report['not_text']:,.0f} are null, empty or no text"

@@ -92,6 +92,15 @@ def test_the_estimate_beside_a_run(
     assert report["comparison"]["rows"][0]["error"] == 0
 
 
+def test_a_plan_of_labels_writes_labels_only(
+    corpus: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--model", tiny_checkpoint, "--measured", 6, "--task", "label"]
+    few = plan(capsys, corpus, *flags, "--labels", "web, data")
+    free = plan(capsys, corpus, "--model", tiny_checkpoint, "--measured", 6)
+    assert few["estimates"]["output_tokens"]["value"] < free["estimates"]["output_tokens"]["value"]
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

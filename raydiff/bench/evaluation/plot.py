@@ -43,7 +43,15 @@ def plot(findings: dict[str, Any], title: str) -> bytes:
     front = sorted(_point(found) for found in settings if found["on_front"])
     axes.plot([s for s, _ in front], [q for _, q in front], "--", color="tab:gray")
     against = next(found for found in settings if found["name"] == findings["reference"])
-    axes.axhline(against["quality"] - findings["max_loss"], color="tab:red", linewidth=0.8)
+    axes.axhline(
+        against["quality"] - findings["max_loss"],
+        color="tab:red",
+        linewidth=0.8,
+        label=f"{findings['reference']} less {findings['max_loss']:g}",
+    )
+    axes.plot([], [], "o", color="tab:blue", label=f"fastest within: {findings['fastest']}")
+    axes.legend(fontsize=8)
+    axes.margins(x=0.12)
     axes.set_xlabel("output tokens/s (median of rounds)")
     axes.set_ylabel(f"{findings['metric']} (mean, 95% interval)")
     axes.set_title(title)
