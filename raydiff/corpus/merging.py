@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from raydiff.errors import DocumentTooLong
 from raydiff.text import DocumentPrompts, Tokenizer
-from raydiff.text.chunking import Cutter
+from raydiff.text.chunking import beginning
 
 SEPARATOR = "\n"
 _LEAST_SHARE = 4
@@ -128,9 +128,8 @@ def even_share(sizes: Sequence[int], room: int) -> int:
 def _beginning(tokenizer: Tokenizer, text: str, most: int) -> str:
     if most < 1:
         return ""
-    cutter = Cutter(tokenizer=tokenizer, render=tokenizer.encode, limit=most, room=most)
     try:
-        return text[: next(cutter.chunks(text)).end]
+        return beginning(tokenizer, text, most)
     except DocumentTooLong:
         return ""
 

@@ -9,6 +9,9 @@ from raydiff.errors import DocumentTooLong, UsageError, invalid
 from raydiff.text.segments import Rank, Unit, units
 from raydiff.text.tokenizer import Tokenizer
 
+NEARLY_FULL = 0.9
+"""Of `Cutter.least_full`: what is left of a text that ends there is nearly as much as can be."""
+_COUNTED_EXACTLY = 2**16
 _UNITS = 8
 """A chunk has at least this many units, so that cuts and overlaps have places to choose from."""
 
@@ -161,6 +164,31 @@ def split_into_chunks(
         overlap_tokens=overlap_tokens,
     )
     return [text[chunk.begin : chunk.end] for chunk in cutter.chunks(text)]
+
+
+def beginning(tokenizer: Tokenizer, text: str, max_tokens: int) -> str:
+    """As much of a text as `max_tokens` tokens hold, up to a good end. Above 65,536 tokens their
+    number may be off by one for each sentence.
+
+    Raises:
+        DocumentTooLong: a single character has more than `max_tokens` tokens.
+    """
+    if max_tokens > _COUNTED_EXACTLY:
+        end = 0
+        for unit in units(tokenizer, text, _COUNTED_EXACTLY // _UNITS):
+            max_tokens -= unit.tokens
+            if max_tokens < 0:
+                break
+            end = unit.end
+        return text[:end]
+    cutter = Cutter(
+        tokenizer=tokenizer,
+        render=tokenizer.encode,
+        limit=max_tokens,
+        room=max_tokens,
+        least_full=NEARLY_FULL,
+    )
+    return text[: next(cutter.chunks(text)).end]
 
 
 def _tokens(held: Sequence[Unit]) -> int:

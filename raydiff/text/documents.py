@@ -10,7 +10,7 @@ from typing import Literal
 
 from raydiff.decoding import Decoding
 from raydiff.errors import DocumentTooLong, TokenizerError, UsageError, invalid
-from raydiff.text.chunking import Chunk, Cutter
+from raydiff.text.chunking import NEARLY_FULL, Chunk, Cutter, beginning
 from raydiff.text.filling import Template
 from raydiff.text.segments import count_tokens
 from raydiff.text.styles import DEFAULT_INSTRUCTION, PromptStyle
@@ -18,8 +18,6 @@ from raydiff.text.tokenizer import Tokenizer
 
 _OVERLAP = 8
 """Chunks share one part in this many of their tokens with the next."""
-_FULL = 0.9
-"""What is left of a truncated text fills at least this much of its room, before it ends well."""
 _SHORT = 8
 """Texts of up to this many characters for each token of a prompt are encoded as a whole."""
 _BATCH_CHARACTERS = 2**18
@@ -179,7 +177,7 @@ class DocumentPrompts:
         if policy.on_long == "fail":
             limit = self.max_text_tokens if most is None else min(most, self.max_text_tokens)
             raise DocumentTooLong(f"text: expected at most {limit} tokens, got {self._size(text)}.")
-        kept = text if most is None else self._beginning(text, most)
+        kept = text if most is None else beginning(self.tokenizer, text, most)
         if policy.on_long == "truncate":
             head = self._head(kept)
             return Fitted(prompts=(_packed(head.rendered),), truncated=head.end < len(text))
@@ -199,18 +197,7 @@ class DocumentPrompts:
         return str(len(self.tokenizer.encode(text)))
 
     def _head(self, text: str) -> Chunk:
-        return next(self._cutter(least_full=_FULL).chunks(text))
-
-    def _beginning(self, text: str, most: int) -> str:
-        """What is within the budget of a document, up to a good end."""
-        cutter = Cutter(
-            tokenizer=self.tokenizer,
-            render=self.tokenizer.encode,
-            limit=most,
-            room=most,
-            least_full=_FULL,
-        )
-        return text[: next(cutter.chunks(text)).end]
+        return next(self._cutter(least_full=NEARLY_FULL).chunks(text))
 
     def _cutter(self, *, overlap_tokens: int = 0, least_full: float = 0.5) -> Cutter:
         return Cutter(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from raydiff.errors import DocumentTooLong, UsageError
 from raydiff.models.loading import random_denoiser
 from raydiff.text import Tokenizer, split_into_chunks
-from raydiff.text.chunking import Chunk, Cutter
+from raydiff.text.chunking import Chunk, Cutter, beginning
 from tests.engine.conftest import LETTERS, character_tokenizer
 from tests.text.conftest import KINDS, MAKERS, spec_for
 
@@ -146,6 +146,15 @@ def test_chunks_are_full(tokenizer: Tokenizer) -> None:
     text = " ".join(f"This is number {n % 10}." for n in range(400))
     chunks = split_into_chunks(tokenizer, text, 200)
     assert all(len(chunk) > 150 for chunk in chunks[:-1])
+
+
+@pytest.mark.parametrize("most", [40, 2**16, 70_000])
+def test_a_beginning_ends_well_within_its_tokens(tokenizer: Tokenizer, most: int) -> None:
+    text = "This is number one. " * 5000
+    kept = beginning(tokenizer, text, most)
+    assert text.startswith(kept)
+    assert kept.strip().endswith("one.")
+    assert most - 21 < len(tokenizer.encode(kept)) <= most
 
 
 class CountingTokenizer(Tokenizer):
