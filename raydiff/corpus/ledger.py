@@ -229,9 +229,20 @@ def _column(table: pa.Table, name: str) -> Integers:
 
 
 def _read(folder: Folder, name: str, columns: list[str] | None = None) -> pa.Table:
+    """The rows of a file; none if it is damaged, for they can be had from the parts."""
     schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
-    table = pq.read_table(pa.BufferReader(folder.read(name)), columns=columns)
-    return table.select(schema.names).cast(schema)
+    content = pa.BufferReader(folder.read(name))
+    try:
+        table = pq.read_table(content, columns=columns, page_checksum_verification=True)
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowException, OSError, KeyError) as error:
+        _log.warning("%s is damaged and not used: %s", folder.path(name), error)
+        return schema.empty_table()
+
+
+def damaged_files(folder: Folder) -> list[str]:
+    """Files of the ledger that cannot be read."""
+    return [name for name in ledger_files(folder) if not _read(folder, name).num_rows]
 
 
 def _level(name: str) -> int:
@@ -250,5 +261,6 @@ def _parquet(table: pa.Table) -> pa.Buffer:
         use_dictionary=False,
         column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         write_statistics=False,
+        write_page_checksum=True,
     )
     return sink.getvalue()

@@ -204,6 +204,7 @@ def _parquet(table: pa.Table) -> pa.Buffer:
         use_dictionary=False,
         column_encoding=encodings or None,
         write_statistics=False,
+        write_page_checksum=True,
     )
     return sink.getvalue()
 
@@ -215,7 +216,7 @@ def load_plan(folder: Folder) -> Plan:
         RunConflict: `plan.parquet` is not one of this version's.
     """
     try:
-        table = pq.read_table(pa.BufferReader(folder.read(PLAN_NAME)))
+        table = _read(folder, PLAN_NAME)
         header = json.loads((table.schema.metadata or {})[_METADATA_KEY])
         if header.pop("format", 1) != FORMAT:
             raise RunConflict(
@@ -231,8 +232,13 @@ def load_plan(folder: Folder) -> Plan:
         raise RunConflict(message, "output") from error
 
 
+def _read(folder: Folder, name: str) -> pa.Table:
+    content = pa.BufferReader(folder.read(name))
+    return pq.read_table(content, page_checksum_verification=True)
+
+
 def _load_files(folder: Folder, count: int) -> Files:
-    table = pq.read_table(pa.BufferReader(folder.read(FILES_NAME))).slice(0, count)
+    table = _read(folder, FILES_NAME).slice(0, count)
     if table.num_rows != count:
         raise ValueError(f"{FILES_NAME} has {table.num_rows} files, expected {count}")
     return Files(table.cast(FILES_SCHEMA))

@@ -20,7 +20,13 @@ from raydiff.corpus.checking import CheckedPart, Fault, PartChecker
 from raydiff.corpus.errors_files import unnamed_errors
 from raydiff.corpus.files import some_names
 from raydiff.corpus.ids import RepeatedIds
-from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, find_rows, read_ledger
+from raydiff.corpus.ledger import (
+    LEDGER_FOLDER,
+    LedgerWriter,
+    damaged_files,
+    find_rows,
+    read_ledger,
+)
 from raydiff.corpus.parts import Committed, Listing, Part, list_parts
 from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, SavedRun, write_report_file
 from raydiff.corpus.storage import Folder, hold
@@ -73,6 +79,10 @@ def verify(run: SavedRun, *, rebuild_ledger: bool = False) -> Verification:
         faults += [
             Fault(kind="errors", file=name, message="no part names it")
             for name in _unnamed(folder, committed, faults)
+        ]
+        faults += [
+            Fault(kind="ledger", file=name, message="it cannot be read; resuming rebuilds it")
+            for name in ([] if rebuild_ledger else damaged_files(folder))
         ]
         if rebuild_ledger:
             folder.make(LEDGER_FOLDER)

@@ -12,6 +12,7 @@ from raydiff.corpus.commit import ShardReport, Totals
 from raydiff.corpus.ledger import (
     FILES_OF_A_LEVEL,
     LedgerWriter,
+    damaged_files,
     find_rows,
     ledger_files,
     read_ledger,
@@ -147,6 +148,26 @@ def test_a_part_finds_the_row_with_its_counts(folder: LocalFolder) -> None:
     found = find_rows(ledger, table).tolist()
     assert found[1:] == [-1, -1]
     assert ledger.slice(found[0], 1)["first"].to_pylist() == [7]
+
+
+def test_a_flipped_bit_is_noticed_or_changes_nothing(folder: LocalFolder) -> None:
+    writer = LedgerWriter(folder)
+    for position in range(20):
+        writer.add(report(position, errors=position % 2))
+    writer.flush()
+    (name,) = ledger_files(folder)
+    content, rows = folder.read(name), read_ledger(folder)
+    noticed = 0
+    for index in range(0, len(content), 7):
+        flipped = bytearray(content)
+        flipped[index] ^= 1
+        folder.put(name, bytes(flipped))
+        if damaged_files(folder) == [name]:
+            noticed += 1
+            assert read_ledger(folder).num_rows == 0
+        else:
+            assert read_ledger(folder).equals(rows)
+    assert noticed > 100
 
 
 def test_a_shard_takes_some_twenty_bytes(folder: LocalFolder) -> None:

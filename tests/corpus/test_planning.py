@@ -128,6 +128,16 @@ def test_a_foreign_plan_is_refused(tmp_path: Path, content: bytes) -> None:
         load_plan(LocalFolder(tmp_path))
 
 
+def test_a_plan_with_a_flipped_bit_is_refused(tmp_path: Path) -> None:
+    folder = LocalFolder(tmp_path)
+    save_plan(folder, plan_of(items([[5] * 50])))
+    content = bytearray(folder.read(PLAN_NAME))
+    content[60] ^= 1
+    folder.put(PLAN_NAME, bytes(content))
+    with pytest.raises(RunConflict, match="not a raydiff plan"):
+        load_plan(folder)
+
+
 def test_a_plan_of_another_version_is_refused_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,5 +145,5 @@ def test_a_plan_of_another_version_is_refused_with_the_remedy(
     with monkeypatch.context() as patch:
         patch.setattr("raydiff.corpus.planning.FORMAT", 1)
         save_plan(folder, plan_of(items([[1]])))
-    with pytest.raises(RunConflict, match="another version of raydiff. Finish the run with that"):
+    with pytest.raises(RunConflict, match=r"another version of raydiff\. Finish the run with that"):
         load_plan(folder)

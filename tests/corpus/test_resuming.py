@@ -108,6 +108,18 @@ def test_the_end_of_a_run_opens_no_part_that_the_ledger_knows(
     assert read_ledger(run.folder).num_rows == len(run.plan.shards)
 
 
+def test_a_damaged_ledger_is_made_anew_from_the_parts(settings: CorpusSettings) -> None:
+    with open_run(settings, Decoding()) as run:
+        commit_all(run, failed=1)
+        close(run, Session())
+        table = run.shard_table()
+        (name,) = run.folder.names("ledger")
+        run.folder.put(name, b"PAR1 and then nothing")
+        report = close(run, Session())
+    assert report["output_tokens"] == 4 * len(run.plan.shards)
+    assert run.shard_table().equals(table)
+
+
 def test_reports_reach_the_ledger_when_a_run_is_stopped(settings: CorpusSettings) -> None:
     def stopped_by_hand() -> None:
         with open_run(settings, Decoding()) as run:

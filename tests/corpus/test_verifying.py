@@ -181,6 +181,12 @@ def lose_the_ledger(folder: LocalFolder) -> str:
     return part(folder, 0)
 
 
+def damage_the_ledger(folder: LocalFolder) -> str:
+    (name,) = folder.names("ledger")
+    folder.put(name, folder.read(name)[:-30])
+    return name
+
+
 def change_the_report(folder: LocalFolder) -> str:
     report = json.loads(folder.read("_run.json"))
     folder.put("_run.json", json.dumps({**report, "failed": 0}).encode())
@@ -203,6 +209,7 @@ DAMAGES = {
     add_a_second_attempt: {"doubled"},
     leave_errors_behind: {"errors"},
     lose_the_ledger: {"ledger"},
+    damage_the_ledger: {"ledger"},
     change_the_report: {"report"},
 }
 
