@@ -95,7 +95,8 @@ class Lease:
 
     def _require_conditions(self) -> None:
         """Some stores take a conditional write for a plain one."""
-        if self._folder.put_if(LEASE_NAME, self._record(), None) is not None:
+        # Not the record itself: found after a lost answer, it would look like this write's own.
+        if self._folder.put_if(LEASE_NAME, self._holder.record(-1), None) is not None:
             self._folder.delete(LEASE_NAME)
             raise StorageError(
                 f"{self._folder.path(LEASE_NAME)}: expected a store that refuses to write over an "

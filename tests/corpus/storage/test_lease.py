@@ -159,6 +159,17 @@ def test_a_lease_survives_a_store_that_throttles_and_loses_answers(
     assert make_folder().names() == []
 
 
+def test_a_lease_is_taken_through_a_store_that_loses_answers(
+    make_folder: MakeFolder, proxy: FaultProxy
+) -> None:
+    """Also while the store is tried for conditional writes."""
+    proxy.lose_answer = 0.5
+    for _ in range(6):
+        with hold(make_folder()) as held:
+            held.check()
+    assert proxy.counts["lose_answer"] > 6
+
+
 def test_a_lease_left_by_something_else_is_respected_while_it_is_young(
     make_folder: MakeFolder,
 ) -> None:
