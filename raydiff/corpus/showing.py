@@ -18,6 +18,7 @@ from raydiff.corpus.accounting import sum_error_types, sum_totals
 from raydiff.corpus.ledger import read_ledger, shard_table
 from raydiff.corpus.parts import Committed, list_parts
 from raydiff.corpus.runs import SUCCESS_NAME, SavedRun
+from raydiff.corpus.shards import Integers
 from raydiff.corpus.storage import Folder, find_holder
 from raydiff.errors import StorageError
 
@@ -94,14 +95,22 @@ def _recent_rates(shards: pa.Table) -> dict[str, float]:
     if not finished.size:
         return {"documents_per_s": 0.0, "output_tokens_per_s": 0.0}
     recent = finished > finished.max() - RECENT_S
-    begins = shards["started_s"].to_numpy()[recent].min()
-    seconds = max(float(finished.max() - begins), 1e-3)
+    started = shards["started_s"].to_numpy()
+    seconds = max(_time_at_work(started[recent], finished[recent]), 1e-3)
     documents = (shards["rows"].to_numpy() + shards["errors"].to_numpy())[recent].sum()
     tokens = shards["completion_tokens"].to_numpy()[recent].sum()
     return {
         "documents_per_s": round(float(documents) / seconds, 3),
         "output_tokens_per_s": round(float(tokens) / seconds, 3),
     }
+
+
+def _time_at_work(started: Integers, finished: Integers) -> float:
+    """Seconds in which any of some shards was in hand: without the pauses between starts."""
+    order = np.argsort(started)
+    begins, ends = started[order], np.maximum.accumulate(finished[order])
+    covered = np.maximum(begins, np.concatenate([[-np.inf], ends[:-1]]))
+    return float(np.maximum(ends - covered, 0.0).sum())
 
 
 def _left_s(documents: int, documents_per_s: float) -> float | None:
