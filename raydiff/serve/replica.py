@@ -29,6 +29,7 @@ from raydiff.errors import (
 from raydiff.metrics import MetricsRecorder, RayBackend, Recorder
 from raydiff.request import Completion, Event, GenerationRequest, Usage
 from raydiff.serve.bridge import CallBridge, EngineThread, StreamBridge, renamed
+from raydiff.serve.rows import RowAnswerer
 from raydiff.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -185,6 +186,14 @@ class Replica(ReplicaCore):
         self._thread = EngineLoop(engine)
         self._thread.start()
         super().__init__(self._thread, engine.spec)
+        self._rows = RowAnswerer(tokenizer=engine.tokenizer, generator=self)
+
+    async def answer_row(self, row: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Yield the answer to one row of a dataset: see `RowAnswerer.answer`, also for the errors.
+
+        It yields once because Ray Data's `ServeDeploymentProcessor` calls only async generators.
+        """
+        yield await self._rows.answer(row)
 
     async def describe(self) -> dict[str, Any]:
         """What this replica hosts, how much it takes on, and what it has done so far.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from raydiff.text.chunking import split_into_chunks
 from raydiff.text.documents import DocumentPrompts, Fitted, LengthPolicy
-from raydiff.text.labels import Labels, label_tokens
+from raydiff.text.labels import Labels, decoding_for_labels, label_tokens
 from raydiff.text.styles import (
     PromptStyle,
     decoding_for,
@@ -25,6 +25,7 @@ __all__ = [
     "PromptStyle",
     "Tokenizer",
     "decoding_for",
+    "decoding_for_labels",
     "label_tokens",
     "longest_text",
     "prompt_style",

@@ -12,7 +12,7 @@ from raydiff.decoding import Decoding
 from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec
 from raydiff.text.filling import Template, escaped, require_fields
-from raydiff.text.labels import label_tokens
+from raydiff.text.labels import decoding_for_labels, label_tokens
 from raydiff.text.template import load_chat_template
 from raydiff.text.tokenizer import Tokenizer
 
@@ -154,7 +154,9 @@ def decoding_for(model: str | Path, task: TaskSettings, decoding: Decoding) -> D
         ModelError: the model is unknown or malformed.
     """
     if task.kind == "label":
-        return _labelling(model, task, decoding)
+        tokenizer = Tokenizer.load(model)
+        labels = label_tokens(tokenizer, task.labels)
+        return decoding_for_labels(tokenizer.spec, labels, decoding)
     if decoding.max_tokens is not None:
         return decoding
     spec = load_spec(model)
@@ -166,17 +168,6 @@ def decoding_for(model: str | Path, task: TaskSettings, decoding: Decoding) -> D
     else:
         return decoding
     return replace(decoding, max_tokens=min(wanted, spec.max_new_tokens))
-
-
-def _labelling(model: str | Path, task: TaskSettings, decoding: Decoding) -> Decoding:
-    tokenizer = Tokenizer.load(model)
-    longest = max(map(len, label_tokens(tokenizer, task.labels)))
-    most = min(longest + 1, tokenizer.spec.max_new_tokens)
-    return replace(
-        decoding,
-        max_tokens=most if decoding.max_tokens is None else decoding.max_tokens,
-        temperature=0.0 if decoding.temperature is None else decoding.temperature,
-    )
 
 
 def longest_text(task: TaskSettings, decoding: Decoding) -> int | None:

@@ -8,6 +8,7 @@ import pytest
 
 from raydiff.config import TaskSettings
 from raydiff.errors import UsageError
+from raydiff.families import load_spec
 from raydiff.request import Decoding
 from raydiff.text import Tokenizer, decoding_for, label_tokens, longest_text
 
@@ -39,6 +40,8 @@ def test_labels_that_a_tokenizer_takes_for_the_same_are_named() -> None:
     """An uncased model reads Sport and sport alike."""
 
     class Uncased:
+        spec = load_spec(MODEL)
+
         def encode_batch(self, texts: list[str]) -> list[list[int]]:
             return [[ord(letter) for letter in text.lower()] for text in texts]
 
