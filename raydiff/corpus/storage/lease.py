@@ -120,18 +120,27 @@ class Lease:
 
     def _renew(self) -> None:
         with self._lock:
-            if self._released.is_set() or self._lost is not None:
-                return
-            self._renewals += 1
-            if not self._write(self._etag):
+            for _ in range(_CONTESTS):
+                if self._released.is_set() or self._lost is not None:
+                    return
+                self._renewals += 1
+                if self._write(self._etag):
+                    return
                 found = self._found()
                 taker = Holder.parse(found.content) if found else None
-                self._lost = (
-                    f"output: this process has lost {self._folder.uri} to "
-                    f"{taker or 'another process'}, because it gave no sign of life for "
-                    f"{self._lease_s:.0f} s. Committed shards are kept; leave the run to the other."
-                )
-                _log.error("%s", self._lost)
+                if found is None or taker is None or taker.token != self._holder.token:
+                    self._lose(taker)
+                    return
+                # A renewal that was given up did get through.
+                self._etag = found.etag
+
+    def _lose(self, taker: Holder | None) -> None:
+        self._lost = (
+            f"output: this process has lost {self._folder.uri} to {taker or 'another process'}, "
+            f"because it gave no sign of life for {self._lease_s:.0f} s. Committed shards are "
+            "kept; leave the run to the other."
+        )
+        _log.error("%s", self._lost)
 
     def _write(self, condition: str | None) -> bool:
         began_s = _now_s()

@@ -170,6 +170,17 @@ def test_a_lease_is_taken_through_a_store_that_loses_answers(
     assert proxy.counts["lose_answer"] > 6
 
 
+def test_a_renewal_that_was_given_up_but_got_through_is_no_loss(make_folder: MakeFolder) -> None:
+    folder = make_folder(lease_s=1)
+    with hold(folder) as held:
+        mine = Holder.parse(folder.read(LEASE_NAME))
+        assert mine is not None
+        folder.put(LEASE_NAME, mine.record(1000))
+        time.sleep(1.5)
+        held.check()
+    assert folder.names() == []
+
+
 def test_a_lease_left_by_something_else_is_respected_while_it_is_young(
     make_folder: MakeFolder,
 ) -> None:
