@@ -122,17 +122,3 @@ def test_patience_ends_with_what_was_tried_and_what_to_do(
             assert operation in message
             assert proxy.url in message
             assert "run the same command again" in message
-
-
-def test_an_object_written_again_while_it_is_read_is_noticed(
-    folder: S3Folder, proxy: FaultProxy
-) -> None:
-    """Two halves of different files are no file."""
-    folder.put("a", os.urandom(100_000))
-    with folder.open("a") as stream:
-        stream.read(1000)
-        folder.put("a", os.urandom(100_000))
-        proxy.begin_outage()
-        threading.Timer(3.0, proxy.heal).start()
-        with pytest.raises(StorageError, match="written again"):
-            stream.read()

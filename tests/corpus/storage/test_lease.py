@@ -64,7 +64,7 @@ def test_a_folder_is_free_as_soon_as_its_driver_ends(make_folder: MakeFolder) ->
 def test_a_lease_is_renewed_for_as_long_as_it_is_held(make_folder: MakeFolder) -> None:
     with hold(make_folder(lease_s=1)) as held:
         first = make_folder().read(LEASE_NAME)
-        time.sleep(3)
+        time.sleep(2.2)
         with pytest.raises(RunConflict), hold(make_folder()):
             pass
         held.check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,8 +18,11 @@ from raydiff.errors import StorageError
 class Flaky:
     """A file of pyarrow's whose reads can be made to fail or to come short."""
 
-    def __init__(self, content: bytes, spoil: Callable[[bytes], bytes]) -> None:
+    def __init__(
+        self, content: bytes, spoil: Callable[[bytes], bytes], etag: bytes = b"same"
+    ) -> None:
         self._content = content
+        self._etag = etag
         self._spoil = spoil
         self._position = 0
 
@@ -27,7 +30,7 @@ class Flaky:
         return len(self._content)
 
     def metadata(self) -> dict[str, bytes]:
-        return {"ETag": b"same"}
+        return {"ETag": self._etag}
 
     def seek(self, position: int) -> None:
         self._position = position
@@ -70,6 +73,19 @@ def test_a_broken_piece_costs_only_itself() -> None:
     with opened(content, spoil) as stream:
         assert stream.read() == content
     assert asked == [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]
+
+
+def test_an_object_written_again_while_it_is_read_is_noticed() -> None:
+    """Two halves of different files are no file."""
+    etags = iter([b"one", b"two"])
+    reader = S3Reader(
+        open_file=lambda: cast(Any, Flaky(b"content", lambda block: block[:-1], next(etags))),
+        head=lambda: None,
+        uri="s3://bucket/a",
+        patience_s=5,
+    )
+    with pytest.raises(StorageError, match="s3://bucket/a: the object was written again"):
+        reader.read()
 
 
 def parquet() -> bytes:
