@@ -72,9 +72,10 @@ class DrillCluster:
 
     def stop(self) -> None:
         """End everything."""
-        with suppress(Exception):  # whatever fails here, the processes end below
-            serve.shutdown()
-        ray.shutdown()
+        if ray.is_initialized():
+            with suppress(Exception):  # whatever fails here, the processes end below
+                serve.shutdown()
+            ray.shutdown()
         self._cluster.shutdown()
 
     def workers(self) -> list[int]:

@@ -54,6 +54,7 @@ def drill_app(model: str, replicas: int) -> Application:
     """The app that drivers find."""
     settings = ModelSettings(
         model=model,
+        dtype="fp32",  # in which a text does not hang on what is batched beside it
         min_replicas=replicas,
         max_replicas=replicas,
         engine=EngineSettings(threads=1, max_rows=16),

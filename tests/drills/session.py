@@ -83,7 +83,7 @@ class Session:
             store = self._store(stack) if _wants_s3(names) else None
             cluster = self._cluster(stack)
             kinds = _chosen((*LOCAL_KINDS, *(store.kinds() if store else ())), names)
-            self._make_references(cluster)
+            self._make_reference(cluster)
             print(f"ready after {time.monotonic() - began_s:.0f} s", flush=True)
             for kind in self._order(kinds):
                 struck = sum(not drill.missed for drill in done)
@@ -113,41 +113,22 @@ class Session:
         while True:
             yield from self._rng.sample(list(kinds), len(kinds))
 
-    def _make_references(self, cluster: DrillCluster) -> None:
-        """The text of every document, from runs that nothing disturbs.
-
-        Batches of different sizes round differently, and where two tokens are as good as tied
-        that decides. Documents whose text hangs on it say nothing about runs: they are left out.
-        """
-        seen: dict[str, set[str]] = {text: set() for text in self._texts}
-        for documents_per_call in (1, 3, 16):
-            for text, summary in self._reference_run(cluster, documents_per_call):
-                seen[text].add(summary)
-        if not all(seen.values()):
-            raise RuntimeError("an undisturbed run lost rows")
-        self._reference = {text: next(iter(s)) for text, s in seen.items() if len(s) == 1}
-        tied = len(self._texts) - len(self._reference)
-        print(f"{len(self._reference)} documents; {tied} left out for near ties", flush=True)
-
-    def _reference_run(
-        self, cluster: DrillCluster, documents_per_call: int
-    ) -> Iterator[tuple[str, str]]:
-        folder = self._folder / f"reference-{documents_per_call}"
+    def _make_reference(self, cluster: DrillCluster) -> None:
+        """The text of every document, from a run that nothing disturbs."""
+        folder = self._folder / "reference"
         folder.mkdir()
         corpus = draw_corpus(folder / "corpus.parquet", self._rng, self._texts, len(self._texts))
         output = LocalOutput(folder / "out")
-        settings = {
-            "documents_per_call": documents_per_call,
-            "shard_rows": 48,
-            "calls_in_flight": 16,
-        }
+        settings = {"shard_rows": 48, "calls_in_flight": 16}
         run = Run(cluster, folder, corpus, output, self._rng, settings)
         run.start()
         run.finish()
         cluster.wait_until_quiet()
         for name in parts(output.files()):
             for row in output.table(name).to_pylist():
-                yield corpus.texts[row["source_row"]], row["summary"]
+                self._reference[corpus.texts[row["source_row"]]] = row["summary"]
+        if len(self._reference) != len(self._texts):
+            raise RuntimeError("the undisturbed run lost rows")
 
     def _drill(self, number: int, kind: Kind, cluster: DrillCluster, store: Store | None) -> Drill:
         seed = self._rng.randrange(10**9)
@@ -156,9 +137,7 @@ class Session:
         folder.mkdir()
         began_s, clock = time.monotonic(), time.time()
         rows = rng.randint(*ROWS)
-        corpus = draw_corpus(
-            folder / "corpus.parquet", rng, list(self._reference), rows, kind.culprits
-        )
+        corpus = draw_corpus(folder / "corpus.parquet", rng, self._texts, rows, kind.culprits)
         disk = SmallDisk(folder / "disk") if kind.where == "small" else None
         if disk is not None:
             disk.mount()
