@@ -159,7 +159,8 @@ def _of_engine(
     output = best["output_tokens"] / documents
     answering = Answering(output_tokens=output, forwards=output / best["tokens_per_forward"])
     gave = ("threshold", best["threshold"]) if best["threshold"] else ("steps", best["steps"])
-    assumptions = _other_decoding(decoding, *gave)
+    stands_for = f"the benchmark's {documents} documents stand for all: intervals do not cover that"
+    assumptions = (stands_for, *_other_decoding(decoding, *gave))
     if "prompt_tokens_mean" not in workload:
         assumptions += ("the benchmark's mean prompt is as long as its median",)
     return Speed(

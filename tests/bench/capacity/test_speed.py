@@ -56,16 +56,16 @@ def test_a_report_of_the_engine_tells_of_its_fastest_batch(tmp_path: Path) -> No
     usage = Usage(prompt_tokens=84, completion_tokens=10, forwards=5)
     per_document = speed.seconds_per_position * positions(SPEC, DECODING, usage)
     assert per_document == pytest.approx(1 / 50)
-    assert speed.assumptions == ()
+    assert [said[:29] for said in speed.assumptions] == ["the benchmark's 100 documents"]
 
 
 def test_what_the_benchmark_did_otherwise_is_told(tmp_path: Path) -> None:
     assert (
         "ran steps"
-        in told(tmp_path, engine_report(), SPEC.resolve(Decoding(steps=2))).assumptions[0]
+        in told(tmp_path, engine_report(), SPEC.resolve(Decoding(steps=2))).assumptions[1]
     )
     workload = {"documents": 100, "prompt_tokens_median": 70}
-    assert "median" in told(tmp_path, engine_report(workload=workload)).assumptions[0]
+    assert "median" in told(tmp_path, engine_report(workload=workload)).assumptions[1]
 
 
 def test_a_report_of_shapes_tells_of_its_fastest_batch(tmp_path: Path) -> None:
