@@ -33,6 +33,9 @@ def record() -> DictBackend:
             kind="denoise",
             rows=3,
             positions=96,
+            padded_positions=32,
+            context_positions=500,
+            padded_context_positions=140,
             forward_s=0.02,
             committed_tokens=6,
             queue_depth={"interactive": 1, "batch": 2},
@@ -63,6 +66,14 @@ def test_counts_are_what_was_recorded() -> None:
     assert values["raydiff_batch_rows", None] == 3
     assert values["raydiff_queue_depth", "batch"] == 2
     assert values["raydiff_request_seconds", "batch"] == 0.3
+
+
+def test_busy_seconds_and_padding_are_exact_counters() -> None:
+    values = {(m.name, labels.get("part")): (kind, v) for kind, m, v, labels in record().values}
+    assert values["raydiff_engine_busy_seconds", None] == ("counter", 0.02)
+    parts = {"computed": 96, "padding": 32, "context": 500, "context_padding": 140}
+    for part, count in parts.items():
+        assert values["raydiff_forward_positions", part] == ("counter", count)
 
 
 def test_reuse_of_prompts_is_counted_by_outcome() -> None:
