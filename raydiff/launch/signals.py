@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from ray._private import utils as ray_utils
 
-
 _at_termination: list[Callable[[], None]] = []
 
 
