@@ -17,15 +17,8 @@ import numpy as np
 
 from raydiff.engine.block import Block
 from raydiff.engine.choices import Choices, Continuations
-from raydiff.engine.frame import (
-    Bools,
-    Floats,
-    Frame,
-    Ints,
-    filling,
-    geometry,
-    undivided,
-)
+from raydiff.engine.frame import Bools, Floats, Ints, filling, geometry, undivided
+from raydiff.engine.framing import next_frame
 from raydiff.engine.transcript import Transcript
 from raydiff.engine.window import Window, Windows
 from raydiff.request import FinishReason, GenerationRequest
@@ -252,22 +245,23 @@ class Canvas:
     def continuations(self) -> Continuations:
         """What may come to stand at the frame's open positions."""
         assert self.choices is not None
-        return self.choices.continuations(len(self.done), self.open[self.frame.lead :])
+        return self.choices.continuations(self.frame, len(self.done))
 
     def choose(self, tokens: Ints, commit: Bools, probability: float) -> int:
         """Commit `tokens` (F,) of one of the choices where `commit` (F,) is True, and all that is
         then certain; returns how many positions that closed."""
         assert self.choices is not None
         self._count_forward()
+        before = int(self.open.sum())
         self.frame.close(commit, tokens)
-        lead = self.frame.lead
-        self.choices.take(len(self.done), tokens[lead:], commit[lead:], probability)
-        certain = self._close_certain()
+        self.choices.take(self.frame, len(self.done), commit, probability)
+        self.choices.close_agreed(self.frame, len(self.done))
+        closed = before - int(self.open.sum())
         if not self._end_if_decided():
             self._renew_noise()
             self._advance()
             self._pass_over()
-        return int(commit.sum()) + certain
+        return closed
 
     def finish(self, reason: FinishReason, error: str | None = None) -> None:
         """End the request here."""
@@ -293,18 +287,9 @@ class Canvas:
         while self.choices and self.state is State.DENOISE and not self.open.any():
             self._finish_frame()
 
-    def _close_certain(self) -> int:
-        """Close what all choices left agree on; returns how many positions that are."""
-        if self.choices is None:
-            return 0
-        lead, before = self.frame.lead, int(self.open.sum())
-        where, tokens = self.choices.agreed(len(self.done), len(self.frame) - lead)
-        self.frame.close(np.pad(where, (lead, 0)), np.pad(tokens, (lead, 0)))
-        return before - int(self.open.sum())
-
     def _end_if_decided(self) -> bool:
         """End the request with its only choice left, if it is."""
-        choice = self.choices.decided if self.choices is not None else None
+        choice = self.choices.decided if self.choices else None
         if choice is None:
             return False
         self.transcript.extend(choice)
@@ -336,29 +321,16 @@ class Canvas:
         self.block.step += 1
 
     def _begin_frame(self) -> None:
-        shape, base = self.geometry, len(self.done)
-        lead = shape.lead(self.prompt_length, base)
-        start = self.prompt_length + base - lead
-        noise = filling(self.spec, shape.frame_length, self.rng)
-        self.frame = Frame(shape, start, self.prompt[self.prompt_length - lead :], noise)
-        if self.choices is None:
-            self._give_beyond(self._limit)
-        self._close_certain()
-        for offset, token in self._pins.items():
-            at = self.prompt_length + offset - start
-            if lead <= at < len(self.frame) and offset < self.max_tokens:
-                self.frame.give(slice(at, at + 1), token)
+        self.frame = next_frame(
+            self.spec,
+            self.geometry,
+            self.prompt,
+            done=len(self.done),
+            max_tokens=self.max_tokens,
+            given=self.choices or self._pins,
+            rng=self.rng,
+        )
         self._begin_block()
-
-    def _give_beyond(self, at: int) -> None:
-        """Positions past `max_tokens`: uniform noise is denoised whole and cut; our own models were
-        trained with end tokens there; the rest stay masks that nothing waits for.
-        """
-        beyond = slice(max(0, at), None)
-        if self.spec.noise == "uniform":
-            return
-        own = self.spec.attention == "encoder-block"
-        self.frame.give(beyond, self.spec.end_ids[0] if own else self.frame.tokens[beyond])
 
     def _begin_block(self) -> None:
         self.block = Block(self.frame, self.request.decoding)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from raydiff.engine.frame import Bools, Ints
+from raydiff.engine.frame import Bools, Frame, Ints
 
 
 class Choices:
@@ -39,28 +39,33 @@ class Choices:
         """The choice, once a single one is left."""
         return self._whole[self._left[0]] if len(self._left) == 1 else None
 
-    def at(self, offset: int, length: int) -> Ints:
+    def _at(self, offset: int, length: int) -> Ints:
         """(N, length) the tokens of those left at generated offsets from `offset` on."""
         tokens = np.full((len(self._left), length), self._end_id, dtype=np.int64)
         part = self._tokens[self._left, offset : offset + length]
         tokens[:, : part.shape[1]] = part
         return tokens
 
-    def agreed(self, offset: int, length: int) -> tuple[Bools, Ints]:
-        """Where all that are left have one token (length,), and the first one's tokens."""
-        tokens = self.at(offset, length)
-        return (tokens == tokens[0]).all(axis=0), tokens[0]
+    def close_agreed(self, frame: Frame, done: int) -> None:
+        """Close the places of the frame, which begins after `done` generated tokens, where all
+        that are left have one token."""
+        lead = frame.lead
+        tokens = self._at(done, len(frame) - lead)
+        same = (tokens == tokens[0]).all(axis=0)
+        frame.close(np.pad(same, (lead, 0)), np.pad(tokens[0], (lead, 0)))
 
-    def take(self, offset: int, tokens: Ints, where: Bools, probability: float) -> None:
-        """Leave those that have `tokens` at the places `where`, counted from `offset`, which a
-        forward committed with `probability`."""
-        mine = self.at(offset, len(tokens))[:, where]
-        self._left = self._left[(mine == tokens[where]).all(axis=1)]
+    def take(self, frame: Frame, done: int, commit: Bools, probability: float) -> None:
+        """Leave those that have the frame's tokens where `commit` (F,), which a forward closed
+        with `probability`."""
+        places = commit[frame.lead :]
+        mine = self._at(done, len(places))[:, places]
+        self._left = self._left[(mine == frame.tokens[commit]).all(axis=1)]
         self.probability *= probability
 
-    def continuations(self, offset: int, where: Bools) -> Continuations:
-        """The distinct ways to fill the open places `where`, counted from `offset`."""
-        tokens = self.at(offset, len(where))[:, where]
+    def continuations(self, frame: Frame, done: int) -> Continuations:
+        """The distinct ways to fill the frame's open places."""
+        places = frame.open[frame.lead :]
+        tokens = self._at(done, len(places))[:, places]
         first = np.unique(tokens, axis=0, return_index=True)[1]
         distinct = tokens[np.sort(first)]
         groups = np.stack([_numbered(column) for column in distinct.T], axis=1)
