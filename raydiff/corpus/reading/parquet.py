@@ -15,8 +15,8 @@ from raydiff.corpus.plan import Span
 from raydiff.corpus.storage import Folder
 from raydiff.errors import InputError
 
-_BATCH_ROWS = 4096
-_BATCH_BYTES = 8 * 2**20
+_BATCH_ROWS = 1024
+_BATCH_BYTES = 2 * 2**20
 _AT_ONCE_BYTES = 16 * 2**20
 """Column chunks of a row group up to this size together are fetched at once."""
 _BUFFER_BYTES = 4 * 2**20
@@ -136,7 +136,9 @@ class ParquetRows:
             self._parquet.close(force=True)
             self._parquet = self._open(at_once=at_once, metadata=self._metadata)
         columns = self._names or None
-        batches = self._parquet.iter_batches(batch_rows, row_groups=[group], columns=columns)
+        batches = self._parquet.iter_batches(
+            batch_rows, row_groups=[group], columns=columns, use_threads=False
+        )
         return _Cursor(group, batches, self._parquet.schema_arrow, self._names)
 
     def _open(self, *, at_once: bool, metadata: Any) -> pq.ParquetFile:

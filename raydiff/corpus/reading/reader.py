@@ -52,7 +52,7 @@ class SpanReader:
         """
         with self._lock:
             try:
-                return self._read(span)
+                rows = self._read(span)
             except (pa.ArrowException, OSError) as error:
                 self._close()
                 path = self._folder.path(span.file)
@@ -61,6 +61,9 @@ class SpanReader:
             except BaseException:
                 self._close()
                 raise
+            # Otherwise fragments add up over hours; it takes a microsecond.
+            pa.default_memory_pool().release_unused()
+            return rows
 
     def placeholder(self, span: Span) -> pa.Table:
         """The carried columns of a span that is not read: its rows are known by their places."""
