@@ -27,7 +27,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, metavar="N", help="of all that is random (any)")
     parser.add_argument("--kinds", metavar="NAME[,NAME...]", help="kinds of fault (all)")
     parser.add_argument(
-        "--minutes", type=float, default=45.0, metavar="N", help="begin no drill after this (45)"
+        "--minutes",
+        type=float,
+        default=45.0,
+        metavar="N",
+        help="end within this, with fewer drills if need be (45)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results here")
     parser.add_argument(

@@ -14,8 +14,8 @@ INSTALL = f"{__name__}.install"
 """For Ray's `worker_process_setup_hook`."""
 
 
-class Panic(BaseException):
-    """As the tokenizers library's own: no `Exception`."""
+class PanicException(BaseException):
+    """As the tokenizers library raises: no `Exception`."""
 
 
 def install() -> None:
@@ -39,4 +39,4 @@ def _look(text: str) -> None:
     if KILLS_WORKER in text:
         os.kill(os.getpid(), signal.SIGKILL)
     if BREAKS_TOKENIZER in text:
-        raise Panic("the tokenizer broke")
+        raise PanicException("the tokenizer broke")

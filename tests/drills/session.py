@@ -25,6 +25,8 @@ from .verdict import Verdict, judge
 
 ROWS = (28, 56)
 """Fewest and most documents of a drill."""
+LAST_S = 90.0
+"""The last drill begins this long before the time is over."""
 POOL = 200
 """Documents that drills draw from."""
 
@@ -87,7 +89,7 @@ class Session:
             print(f"ready after {time.monotonic() - began_s:.0f} s", flush=True)
             for kind in self._order(kinds):
                 struck = sum(not drill.missed for drill in done)
-                if struck >= count or time.monotonic() - began_s > minutes * 60:
+                if struck >= count or time.monotonic() - began_s > minutes * 60 - LAST_S:
                     break
                 drill = self._drill(len(done) + 1, kind, cluster, store)
                 done.append(drill)
