@@ -156,6 +156,12 @@ def test_pinned_positions_never_change(engine: Engine) -> None:
         assert [(offset, ids[offset]) for offset, _ in pins] == list(pins)
 
 
+def test_a_text_may_be_pinned_whole(engine: Engine) -> None:
+    """Then no position is left to score, in a forward of that row alone."""
+    request = replace(engine.request("hello", Decoding(max_tokens=2)), pinned=((0, 20), (1, 21)))
+    assert run(engine, [request])[request.request_id].token_ids == (20, 21)
+
+
 def test_nothing_after_the_end_token_counts(ending_denoiser: BertDenoiser) -> None:
     engine = Engine(ending_denoiser, character_tokenizer(ending_denoiser.spec))
     ended = [
