@@ -7,7 +7,7 @@ import io
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydiff.corpus.inputs import delimited
@@ -28,6 +28,7 @@ fields = st.text(st.sampled_from('ab é",\n\r;\t'), max_size=6)
 rows = st.lists(st.lists(fields, min_size=1, max_size=4), max_size=6)
 
 
+@settings(deadline=None)
 @given(rows, st.sampled_from(["\n", "\r\n", "\r"]), st.sampled_from([",", "\t"]), st.booleans())
 def test_what_a_writer_wrote_comes_back(
     rows: list[list[str]], end: str, delimiter: str, mark: bool
@@ -40,6 +41,7 @@ def test_what_a_writer_wrote_comes_back(
     assert [(r.content, r.problem) for r in found] == [(row, None) for row in rows]
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('ab",\n\r '), max_size=30))
 def test_any_text_gives_the_rows_of_the_standard_parser(text: str) -> None:
     found = records(text.encode())
@@ -49,6 +51,7 @@ def test_any_text_gives_the_rows_of_the_standard_parser(text: str) -> None:
     assert [record.content for record in found] == expected
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from('ab",\n\r '), max_size=30))
 def test_reading_may_begin_at_any_record(text: str) -> None:
     content = text.encode()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydiff.corpus.inputs.json_types import Unfitting, fit_to, json_type
@@ -47,6 +47,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(values, max_size=6))
 def test_sampled_values_fit_their_type_unchanged(sample: list[Any]) -> None:
     kind = json_type(sample)

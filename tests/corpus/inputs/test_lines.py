@@ -6,12 +6,13 @@ import io
 import tracemalloc
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydiff.corpus.inputs.lines import split_lines
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 20))
 def test_lines_joined_are_the_file(content: bytes, chunk: int) -> None:
     expected = io.BytesIO(content).readlines()
@@ -20,6 +21,7 @@ def test_lines_joined_are_the_file(content: bytes, chunk: int) -> None:
     assert [size for _, size in found] == [len(line) for line in expected]
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=30), max_size=10), st.integers(1, 20), st.integers(1, 20))
 def test_only_lines_that_are_too_long_are_left_out(
     lines: list[bytes], most: int, chunk: int

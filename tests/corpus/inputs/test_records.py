@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raydiff.corpus.inputs.formats import FileKind
@@ -32,6 +32,7 @@ def records(content: bytes, offset: int = 0) -> list[Record]:
     return list(read_records(stream, JSONL, "a.jsonl", offset=offset))
 
 
+@settings(deadline=None)
 @given(lines, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans())
 def test_lines_that_are_not_blank_are_records(
     lines: list[str], end: str, mark: bool, ended: bool
@@ -45,6 +46,7 @@ def test_lines_that_are_not_blank_are_records(
     assert [record.line for record in found] == numbers
 
 
+@settings(deadline=None)
 @given(lines, st.integers(1, 5), st.integers(1, 60))
 def test_blocks_have_every_record_once_and_say_where_they_begin(
     lines: list[str], max_rows: int, max_bytes: int
