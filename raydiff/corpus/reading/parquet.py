@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,11 @@ class ParquetRows:
         self._at_once: bool | None = None
         self._parquet = self._open(at_once=True, metadata=None)
         self._metadata: Any = self._parquet.metadata
+        groups = range(self._metadata.num_row_groups)
+        rows = (self._metadata.row_group(group).num_rows for group in groups)
+        self._starts = list(itertools.accumulate(rows, initial=0))
+        """Rows before each row group, and all."""
+        self._chunks = chunks_of(self._metadata, names) if groups else []
         self._cursor: _Cursor | None = None
         self._broken: dict[int, int] = {}
         """Row groups that cannot be decoded, and from which of their rows on."""
@@ -78,10 +84,12 @@ class ParquetRows:
         self._parquet.close(force=True)
 
     def _require_planned(self, span: Span) -> None:
-        groups = self._metadata.num_row_groups
-        rows = [self._metadata.row_group(i).num_rows for i in range(min(span.stop_group, groups))]
-        start = sum(rows[: span.first_group])
-        if start + span.skip_rows != span.row_start or sum(rows) < span.row_start + span.rows:
+        known = span.stop_group < len(self._starts)
+        if (
+            not known
+            or self._starts[span.first_group] + span.skip_rows != span.row_start
+            or self._starts[span.stop_group] < span.row_start + span.rows
+        ):
             message = f"input: {self._path} has other rows than when the run was planned."
             raise InputError(message, "input")
 
@@ -94,7 +102,7 @@ class ParquetRows:
 
     def _chunk_bytes(self, group: int, *, compressed: bool) -> int:
         found = self._metadata.row_group(group)
-        chunks = [found.column(i) for i in chunks_of(self._metadata, self._names)]
+        chunks = [found.column(i) for i in self._chunks]
         sizes = (
             c.total_compressed_size if compressed else c.total_uncompressed_size for c in chunks
         )
