@@ -27,17 +27,18 @@ from raydiff.corpus.sizing import Fleet, Pool, size_pool
 from raydiff.corpus.storage.shared import require_shared
 from raydiff.corpus.watchdog import supervised
 from raydiff.corpus.worker import (
+    POSITION_COLUMN,
     REPORT_COLUMN,
     ShardWorker,
     WorkerJob,
     decode_report,
-    encode_task,
 )
 from raydiff.errors import ClusterError
 from raydiff.metrics import RayBackend
 
-MAX_TASKS = 4096
-"""Each task is an object in the driver's store; larger plans put several shards in a task."""
+WINDOW_SHARDS = 4096
+"""Shards that Ray Data is given at a time. Each is a task, so that it is begun again alone and its
+report comes at once, and an object in the driver's store, of which there may not be a million."""
 
 WORKER_CPUS = 0.1
 _NO_LIMIT = -1
@@ -115,28 +116,30 @@ def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardRepo
     client = Client.connect(_served_name(run), app_name)
     fleet = first_answer(client)
     live.look(fleet)
-    tasks = [encode_task(group) for group in group_positions(pending.positions)]
-    pool = size_pool(
-        run.settings,
-        fleet,
-        tasks=len(tasks),
-        rows_per_shard=run.plan.rows / len(run.plan.shards),
-    )
     with supervised(run.settings) as coordinator:
 
         def look(answers: Answers | None) -> None:
-            fleet = None if answers is None else fleet_of(answers)
-            if fleet is not None:
+            nonlocal fleet
+            if answers is not None:
+                fleet = fleet_of(answers)
                 coordinator.set_fleet.remote(fleet)
-            live.look(fleet)
+            live.look(fleet if answers is not None else None)
 
-        job = _job(run, app_name, fleet, pool, coordinator)
         with ReplicaWatch(client, look):
-            yield from _run(_dataset(tasks, job, pool))
+            for window in windows(pending.positions, WINDOW_SHARDS):
+                pool = size_pool(
+                    run.settings,
+                    fleet,
+                    tasks=len(window),
+                    rows_per_shard=run.plan.rows / len(run.plan.shards),
+                )
+                job = _job(run, app_name, fleet, pool, coordinator)
+                yield from _run(_dataset(window, job, pool))
 
 
-def _dataset(tasks: Sequence[dict[str, str]], job: WorkerJob, pool: Pool) -> Dataset:
-    dataset = ray.data.from_items(list(tasks), override_num_blocks=len(tasks)).map_batches(
+def _dataset(positions: Sequence[int], job: WorkerJob, pool: Pool) -> Dataset:
+    shards = [{POSITION_COLUMN: position} for position in positions]
+    dataset = ray.data.from_items(shards, override_num_blocks=len(shards)).map_batches(
         ShardWorker,
         fn_constructor_kwargs={"job": job},
         batch_size=1,
@@ -167,13 +170,10 @@ def _run(dataset: Dataset) -> Iterator[ShardReport]:
         ) from error
 
 
-def group_positions(
-    positions: Sequence[int] | Integers, max_tasks: int = MAX_TASKS
-) -> list[list[int]]:
-    """Runs of consecutive shards, one shard each unless that makes more than `max_tasks`."""
-    size = -(-len(positions) // max_tasks)
-    starts = range(0, len(positions), size or 1)
-    return [[int(position) for position in positions[i : i + size]] for i in starts]
+def windows(positions: Sequence[int] | Integers, shards: int) -> Iterator[list[int]]:
+    """Runs of at most `shards` consecutive positions."""
+    for start in range(0, len(positions), shards):
+        yield [int(position) for position in positions[start : start + shards]]
 
 
 def _quieten_ray_data() -> None:

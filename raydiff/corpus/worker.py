@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from raydiff.text import PromptStyle, Tokenizer
 
 _log = logging.getLogger(__name__)
 
-TASK_COLUMN = "task"
+POSITION_COLUMN = "position"
 REPORT_COLUMN = "report"
 
 
@@ -58,11 +58,6 @@ class WorkerJob:
     """Workers that share them at first."""
     coordinator: Any = None
     """Handle of the run's `Coordinator`; without one, the worker is taken to be the only one."""
-
-
-def encode_task(positions: Sequence[int]) -> dict[str, str]:
-    """Shards, by their position in the plan, as the row that Ray Data carries."""
-    return {TASK_COLUMN: json.dumps(list(positions))}
 
 
 def decode_report(text: str) -> ShardReport:
@@ -122,14 +117,14 @@ class ShardWorker:
         )
 
     async def __call__(self, batch: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        """Process the tasks of a batch, shard by shard in order, up to the first error."""
+        """Process the shards at these positions of the plan in order, up to the first error."""
         if self._presence is not None:
             self._presence.start_pausing(self._gate)
             self._pace.start_following(self._presence.guidance)
         reports: list[str] = []
         try:
-            for position in (p for task in batch[TASK_COLUMN] for p in json.loads(task)):
-                report = await self._process(self._plan.shard(position))
+            for position in batch[POSITION_COLUMN]:
+                report = await self._process(self._plan.shard(int(position)))
                 reports.append(report)
         except RaydiffError as error:
             reports.append(_encode_error(error))

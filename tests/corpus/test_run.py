@@ -18,7 +18,7 @@ from raydiff.config import APP_NAME, CorpusSettings, deployment_name
 from raydiff.corpus.directory import open_run
 from raydiff.corpus.plan import position_of
 from raydiff.corpus.report import Session
-from raydiff.corpus.run import execute, group_positions
+from raydiff.corpus.run import execute, windows
 from raydiff.errors import ClusterError
 from raydiff.metrics import DOCUMENTS, SHARDS
 from raydiff.request import Decoding
@@ -245,6 +245,21 @@ def read_counter(node: dict[str, Any], name: str, label: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in series)
 
 
-def test_many_shards_share_tasks() -> None:
-    assert [len(group) for group in group_positions(range(10), 4)] == [3, 3, 3, 1]
-    assert group_positions([], 4) == []
+def test_shards_of_several_windows_are_all_done_once(
+    tmp_path: Path,
+    write_corpus: WriteCorpus,
+    run_corpus: RunCorpus,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: Callable[[], Counter[str]],
+) -> None:
+    """Ray Data gets a few thousand shards at a time, however many there are."""
+    monkeypatch.setattr("raydiff.corpus.run.WINDOW_SHARDS", 3)
+    source = write_corpus(tmp_path / "a.parquet", [f"window {i}" for i in range(80)])
+    report = run_corpus(source, tmp_path / "out")
+    assert (report["summarized"], report["shards"]) == (80, 8)
+    assert set(asked().values()) == {1}
+
+
+def test_windows_cover_all_positions_in_order() -> None:
+    assert list(windows(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(windows([], 3)) == []
