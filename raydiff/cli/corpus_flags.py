@@ -50,7 +50,8 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "input",
         metavar="INPUT",
-        help="Parquet, JSONL or CSV: a file, a directory or a quoted glob, local or s3://",
+        help="a file, a directory or a quoted pattern (*, **, {a,b}) of Parquet, JSON lines or CSV "
+        "(.gz .zst .bz2 .lz4), on disk or s3://",
     )
     parser.add_argument(
         "--model", default="summarizer", help="bundled name or checkpoint directory"
@@ -68,7 +69,7 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         "--text-column",
         default="text",
         metavar="NAME",
-        help="documents (text); a dot goes into a struct",
+        help="documents (text); body.text is the field of a struct",
     )
     group.add_argument(
         "--id-column",
@@ -83,7 +84,8 @@ def _add_columns_passed(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[,NAME...]",
-        help="input columns to carry to the output; may be repeated",
+        help="input columns to carry to the output; key=value directories are columns too; "
+        "may be repeated",
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from raydiff.launch import RunningApp
 
 DONE, FAILED_DOCUMENTS = 0, 1
+_DONE_WORD = {"summarize": "summarised", "rewrite": "rewritten", "label": "labelled"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +133,9 @@ def print_report(report: dict[str, Any], *, as_json: bool) -> None:
     session = report["session"]
     kinds = ", ".join(f"{kind} {count}" for kind, count in report["error_types"].items())
     failed = f"{report['failed']} failed" + (f" ({kinds})" if kinds else "")
-    print(f"documents   {report['summarized']} summarised, {failed}")
+    print(f"documents   {report['summarized']:,} {_DONE_WORD[_task(report)]}, {failed}")
+    if report.get("duplicates"):
+        print(f"duplicates  {report['duplicates']:,} of them copied from one with the same text")
     if report["repeated_ids"]:
         print(f"ids         {report['repeated_ids']} repeat an earlier one; all are kept")
     print(
@@ -143,3 +146,8 @@ def print_report(report: dict[str, Any], *, as_json: bool) -> None:
     print(f"output      {report['output']}")
     if "metrics_url" in report:
         print(f"metrics     {report['metrics_url']}")
+
+
+def _task(report: dict[str, Any]) -> str:
+    kind: str = report["settings"]["task"]["kind"]
+    return kind
