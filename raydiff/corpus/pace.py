@@ -14,7 +14,7 @@ from raydiff.corpus.sizing import CallTimes, Fleet, Sizer
 from raydiff.request import Completion, GenerationRequest
 
 if TYPE_CHECKING:
-    from raydiff.corpus.process import Generator
+    from raydiff.corpus.sending import Generator
 
 _log = logging.getLogger(__name__)
 

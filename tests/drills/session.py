@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -82,6 +82,7 @@ class Session:
         began_s = time.monotonic()
         done: list[Drill] = []
         with ExitStack() as stack:
+            stack.enter_context(_stderr_in(self._folder / "ray.log"))
             store = self._store(stack) if _wants_s3(names) else None
             cluster = self._cluster(stack)
             kinds = _chosen((*LOCAL_KINDS, *(store.kinds() if store else ())), names)
@@ -201,6 +202,19 @@ class Session:
         if struck < count:
             print(f"only {struck} of {count} drills fitted into the time")
         return 1 if failed or struck < count else 0
+
+
+@contextmanager
+def _stderr_in(path: Path) -> Iterator[None]:
+    """What Ray says of all that is broken here, in a file."""
+    kept = os.dup(2)
+    with path.open("w") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _wants_s3(names: Sequence[str] | None) -> bool:

@@ -20,7 +20,7 @@ from raydiff.bench.evaluation.generation import Passes
 from raydiff.bench.evaluation.settings import Setting
 from raydiff.bench.sample import Document
 from raydiff.config import CorpusSettings
-from raydiff.corpus.process import Generator
+from raydiff.corpus.sending import Generator
 from raydiff.decoding import Decoding
 from raydiff.request import Completion, GenerationRequest, Usage
 from raydiff.spec import ModelSpec

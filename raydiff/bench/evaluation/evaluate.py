@@ -31,7 +31,7 @@ from raydiff.bench.report import circumstances
 from raydiff.bench.requests import document_prompts
 from raydiff.bench.sample import Document, draw_sample
 from raydiff.config import CorpusSettings
-from raydiff.corpus.process import Generator
+from raydiff.corpus.sending import Generator
 from raydiff.corpus.storage import Folder, open_folder
 from raydiff.decoding import Decoding
 from raydiff.errors import InputError, RunConflict, UsageError, invalid

@@ -19,7 +19,7 @@ from raydiff.bench.sample import Document
 from raydiff.config import CorpusSettings
 from raydiff.corpus.commit import Totals
 from raydiff.corpus.plan import Shard, Span
-from raydiff.corpus.process import Generator
+from raydiff.corpus.sending import Generator
 from raydiff.corpus.work import Call, ShardWork, WorkSettings
 from raydiff.errors import ClusterError
 from raydiff.text import Tokenizer

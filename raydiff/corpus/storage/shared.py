@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from raydiff.corpus.storage.local import LocalFolder
 from raydiff.errors import ClusterError, UsageError
 
 _TIMEOUT_S = 60.0
+_NOTICE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ def _probe(folder: LocalFolder, *, writable: bool) -> Iterator[Probe]:
     """A new file of the output; of the input, which may be read-only, one that is there."""
     if not writable:
         entry = next(folder.entries(recursive=True), None)
-        path, size = (folder.path(entry.name), entry.size_bytes) if entry else (folder.uri, -1)
-        yield Probe(path, size)
+        # Without its size: it may be a log that grows beside a single input file.
+        yield Probe(folder.path(entry.name) if entry else folder.uri, -1)
         return
     name = f"{TEMP_PREFIX}{uuid.uuid4().hex}"
     folder.put(name, name.encode())
@@ -110,14 +112,30 @@ def _look(probe: Probe, nodes: Sequence[Node]) -> list[bool]:
         ).remote(probe)
         for node in nodes
     ]
+    return [_answer(look, node, probe) for look, node in zip(looks, nodes, strict=True)]
+
+
+def _answer(look: ray.ObjectRef[bool], node: Node, probe: Probe) -> bool:
+    """What a node says, or that it has nothing to say: no worker runs on a node that is gone."""
     try:
-        answers: list[bool] = ray.get(looks, timeout=_TIMEOUT_S)
+        return bool(ray.get(look, timeout=_TIMEOUT_S))
     except ray.exceptions.RayError as error:
+        if _is_gone(node):
+            return True
         raise ClusterError(
-            f"A node of the cluster did not say within {_TIMEOUT_S:.0f} s whether it sees "
-            f"{probe.path}: {type(error).__name__}. Check the nodes; then run the command again."
+            f"{node} did not say within {_TIMEOUT_S:.0f} s whether it sees {probe.path}: "
+            f"{type(error).__name__}. Check it; then run the command again."
         ) from error
-    return answers
+
+
+def _is_gone(node: Node) -> bool:
+    """Whether a node that does not answer is dead; the cluster notices that late."""
+    deadline_s = time.monotonic() + _NOTICE_S
+    while node.node_id in {living.node_id for living in living_nodes()}:
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(1.0)
+    return True
 
 
 def sees(probe: Probe) -> bool:
