@@ -8,9 +8,7 @@ the same text wherever it runs, as long as its decoding carries a seed.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Sequence
 from contextlib import aclosing
@@ -19,24 +17,15 @@ from typing import Any, TypeVar
 
 import ray
 from ray import serve
-from ray.exceptions import RayError, RayTaskError
-from ray.serve.exceptions import BackPressureError, RayServeException
+from ray.exceptions import RayError
+from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from raydiff.config import APP_NAME, deployment_name
-from raydiff.errors import (
-    ClusterError,
-    DeadlineExceeded,
-    EngineError,
-    Overloaded,
-    RaydiffError,
-    ReplicaDied,
-    RequestCancelled,
-)
+from raydiff.errors import ClusterError, DeadlineExceeded, RaydiffError
 from raydiff.request import Completion, Event, GenerationRequest
+from raydiff.retries import Attempts, RetryPolicy, Stuck
 from raydiff.service_times import ServiceTimes
-
-_log = logging.getLogger(__name__)
 
 _GRACE_S = 1.0
 """The replica enforces the deadline first; the caller gives up this much later."""
@@ -52,23 +41,6 @@ class Refusal:
     """
 
     error: RaydiffError
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """When a call is tried again."""
-
-    overloaded: bool = True
-    """Wait and try again when queues are full; otherwise raise Overloaded at once."""
-    first_backoff_s: float = 0.1
-    max_backoff_s: float = 5.0
-    max_deaths: int = 4
-    """Replicas that may die while they serve one call, before the call itself is suspected."""
-    max_outages: int = 4
-    """Times that Serve may have no replica for the call."""
-    stuck_floor_s: float | None = None
-    """A replica that takes longer than this, and far longer than calls took lately, is taken to
-    be stuck: the call is cancelled and tried elsewhere. `None` waits until the deadline."""
 
 
 class Client:
@@ -116,7 +88,7 @@ class Client:
             ClusterError: there are no replicas.
             EngineError: the replica failed.
         """
-        attempts = _Attempts(self._retry, timeout_s)
+        attempts = Attempts(self._retry, timeout_s)
         while True:
             try:
                 return await self._call_once(list(requests), attempts)
@@ -128,7 +100,7 @@ class Client:
 
         Raises as `generate` does. After the first event nothing is tried again.
         """
-        attempts = _Attempts(self._retry, timeout_s)
+        attempts = Attempts(self._retry, timeout_s)
         while True:
             started = False
             try:
@@ -155,7 +127,7 @@ class Client:
             raise ClusterError(f"{self._handle.deployment_name}: a replica fails.") from error
 
     async def _call_once(
-        self, requests: list[GenerationRequest], attempts: _Attempts
+        self, requests: list[GenerationRequest], attempts: Attempts
     ) -> list[Completion]:
         timeout_s = attempts.left_s()
         response = self._handle.generate.remote(requests, timeout_s)
@@ -170,11 +142,11 @@ class Client:
         self._times.add(time.monotonic() - started_s)
         return list(answer)
 
-    async def _unless_stuck(self, response: Any, attempts: _Attempts) -> Any:
+    async def _unless_stuck(self, response: Any, attempts: Attempts) -> Any:
         """The answer of a call.
 
         Raises:
-            _Stuck: it is so late that the replica is taken to be stuck.
+            Stuck: it is so late that the replica is taken to be stuck.
         """
         floor_s = self._retry.stuck_floor_s
         if floor_s is None:
@@ -187,13 +159,13 @@ class Client:
                 waited_s = time.monotonic() - started_s
                 limit_s = self._times.patience_s(floor_s) * 2.0**attempts.stuck
                 if waited_s > limit_s and not answer.done():
-                    raise _Stuck(await _replica_of(response), waited_s, self._times.longest_s)
+                    raise Stuck(await _replica_of(response), waited_s, self._times.longest_s)
             return answer.result()
         finally:
             answer.cancel()
 
     async def _stream_once(
-        self, request: GenerationRequest, attempts: _Attempts
+        self, request: GenerationRequest, attempts: Attempts
     ) -> AsyncGenerator[Event, None]:
         handle = self._handle.options(stream=True)
         response = handle.stream.remote(request, attempts.left_s())
@@ -217,16 +189,6 @@ _LOOKS = 4
 _NAMING_S = 1.0
 
 
-class _Stuck(Exception):
-    """A replica does not answer."""
-
-    def __init__(self, replica: str, waited_s: float, usual_s: float) -> None:
-        super().__init__(
-            f"{replica} has not answered for {waited_s:.1f} s, where calls took up to "
-            f"{usual_s:.1f} s lately. The call is cancelled and tried elsewhere."
-        )
-
-
 async def _result(response: Awaitable[Result]) -> Result:
     return await response
 
@@ -247,98 +209,3 @@ async def _within(awaitable: Awaitable[Result], timeout_s: float) -> Result:
             return await awaitable
     except TimeoutError:
         raise DeadlineExceeded(f"No answer within {timeout_s - _GRACE_S:.3g} s.") from None
-
-
-class _Attempts:
-    """One call's deadline, and what was tried before it."""
-
-    def __init__(self, policy: RetryPolicy, timeout_s: float) -> None:
-        self._policy = policy
-        self._timeout_s = timeout_s
-        self._deadline = time.monotonic() + timeout_s
-        self._failures = 0
-        self._deaths = 0
-        self._outages = 0
-        self.stuck = 0
-        """Replicas that did not answer."""
-        self._last: Exception | None = None
-
-    def left_s(self) -> float:
-        """Seconds to the deadline.
-
-        Raises:
-            Overloaded: there are none, and the last attempt found the queue full.
-            DeadlineExceeded: there are none.
-        """
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            if isinstance(self._last, Overloaded):
-                raise self._last
-            raise DeadlineExceeded(f"The request was not done within {self._timeout_s:.3g} s.")
-        return left
-
-    async def wait_after(self, error: Exception) -> None:
-        """Sleep until the next attempt.
-
-        Raises:
-            RaydiffError: trying again would not help, or not in time.
-        """
-        if not self._is_passing(error):
-            raise self.as_raydiff(error) from error
-        self._failures += 1
-        self._last = error
-        delay = self._delay_s(error)
-        if delay >= self.left_s():
-            if isinstance(error, Overloaded):
-                raise error
-            message = f"No replica answered within {self._timeout_s:.3g} s."
-            raise DeadlineExceeded(message) from error
-        await asyncio.sleep(delay)
-
-    def as_raydiff(self, error: Exception) -> RaydiffError:
-        """The error as one of raydiff's tree."""
-        if isinstance(error, RayTaskError):
-            cause = error.cause
-            if isinstance(cause, RaydiffError):
-                return cause
-            return EngineError(f"The replica failed: {type(cause).__name__}.")
-        if _is_death(error):
-            reason = str(error) if isinstance(error, RaydiffError) else type(error).__name__
-            return ReplicaDied(f"A replica died or went away: {reason}")
-        if isinstance(error, RaydiffError):
-            return error
-        if isinstance(error, RayServeException):
-            return ClusterError(f"No replica could be reached: {type(error).__name__}.")
-        return EngineError(f"The call failed: {type(error).__name__}.")
-
-    def _is_passing(self, error: Exception) -> bool:
-        if isinstance(error, Overloaded):
-            return self._policy.overloaded
-        if isinstance(error, RequestCancelled | BackPressureError):
-            return True
-        if isinstance(error, _Stuck):
-            _log.warning("%s", error)
-            self.stuck += 1
-            return True
-        if _is_death(error):
-            self._deaths += 1
-            return self._deaths < self._policy.max_deaths
-        if isinstance(error, RayServeException):
-            self._outages += 1
-            return self._outages < self._policy.max_outages
-        return False
-
-    def _delay_s(self, error: Exception) -> float:
-        policy = self._policy
-        backoff = min(policy.max_backoff_s, policy.first_backoff_s * 2.0 ** (self._failures - 1))
-        if isinstance(error, Overloaded):
-            backoff = max(backoff, min(error.retry_after_s, policy.max_backoff_s))
-        return backoff * random.uniform(0.5, 1.5)
-
-
-def _is_death(error: Exception) -> bool:
-    """Whether a replica that had the call went away, or its node, rather than user code failing."""
-    if isinstance(error, ClusterError):
-        return True
-    is_task_error = isinstance(error, RayTaskError)
-    return isinstance(error, RayError) and not is_task_error

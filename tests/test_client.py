@@ -13,7 +13,7 @@ import pytest
 from ray.exceptions import ActorDiedError, RayTaskError
 from ray.serve.exceptions import BackPressureError
 
-from raydiff.client import Client, Refusal, RetryPolicy
+from raydiff.client import Client, Refusal
 from raydiff.errors import (
     ClusterError,
     DeadlineExceeded,
@@ -23,6 +23,7 @@ from raydiff.errors import (
     ReplicaDied,
 )
 from raydiff.request import Completion, Decoding, Event, GenerationRequest, Usage
+from raydiff.retries import RetryPolicy
 from raydiff.service_times import ServiceTimes
 
 QUICK = RetryPolicy(first_backoff_s=0.001, max_backoff_s=0.002, max_deaths=3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from raydiff.client import Client, RetryPolicy
+from raydiff.client import Client
 from raydiff.config import CorpusSettings
 from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.gate import CallGate
@@ -30,6 +30,7 @@ from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
+from raydiff.retries import RetryPolicy
 from raydiff.text import PromptStyle, Tokenizer
 
 _log = logging.getLogger(__name__)

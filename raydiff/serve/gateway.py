@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from ray.serve.handle import DeploymentHandle
 from starlette.exceptions import HTTPException
 
-from raydiff.client import Client, RetryPolicy
+from raydiff.client import Client
 from raydiff.config import AppSettings, ModelSettings
 from raydiff.errors import (
     ClusterError,
@@ -27,6 +27,7 @@ from raydiff.errors import (
 )
 from raydiff.families import load_spec
 from raydiff.request import Completion, Event, GenerationRequest
+from raydiff.retries import RetryPolicy
 from raydiff.serve.answers import Answer, Dialect
 from raydiff.serve.bodies import THREAD_BYTES, deadline_s, read_json
 from raydiff.serve.problems import HttpRefusal, Problem, problem_of
