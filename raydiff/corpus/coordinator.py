@@ -42,6 +42,8 @@ class Beat:
     identity: WorkerIdentity
     shards: Mapping[str, float]
     """Shards in hand, with the seconds since each last got on."""
+    pauses: bool = True
+    """Whether it follows pauses yet. Before its first shard it does not, and calls nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +205,9 @@ class Coordinator:
             self._lock.pause += 1
 
     def _others_in_flight(self, worker_id: str) -> bool:
-        others = self._living() - {worker_id}
-        return any(self._workers[name].drained != self._lock.pause for name in others)
+        others = (self._workers[name] for name in self._living() - {worker_id})
+        # Who has not had a shard cannot say that it has nothing in flight, and may never have one.
+        return any(w.drained != self._lock.pause for w in others if w.beat.pauses)
 
     async def _tell(self) -> None:
         async with self._changed:

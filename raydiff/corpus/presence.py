@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -74,12 +75,19 @@ class Presence:
                 return await method.remote(self.identity.worker_id, *arguments)
             except RayError as error:
                 if time.monotonic() > deadline:
-                    raise ClusterError("The run's coordinator is gone.") from error
+                    raise ClusterError(
+                        f"The run's coordinator did not answer for {_PATIENCE_S:.0f} s. Run the "
+                        "same command again to continue."
+                    ) from error
             await asyncio.sleep(BEAT_S)
 
     def _beat_for_ever(self) -> None:
         while True:
-            beat = Beat(identity=self.identity, shards=self._pulse.ages())
+            beat = Beat(
+                identity=self.identity,
+                shards=self._pulse.ages(),
+                pauses=self._pauses is not None,
+            )
             try:
                 ray.get(self._coordinator.beat.remote(beat, self._actor), timeout=_ANSWER_S)
             except RayError:
@@ -89,6 +97,12 @@ class Presence:
             time.sleep(BEAT_S)
 
     async def _pause_for_ever(self, gate: CallGate) -> None:
+        while True:
+            # A worker that no longer pauses would keep every suspect of the run waiting.
+            with suppress(ClusterError):
+                await self._pause_as_told(gate)
+
+    async def _pause_as_told(self, gate: CallGate) -> None:
         known = -1
         while True:
             known, pause = await self._ask(self._coordinator.pause_for, known)

@@ -122,6 +122,15 @@ async def test_a_dead_worker_does_not_keep_others_from_quiet(
     assert await shared.acquire("a", True) is True
 
 
+async def test_a_worker_that_never_had_a_shard_does_not_keep_others_from_quiet(
+    shared: Coordinator,
+) -> None:
+    await beat(shared, "a")
+    idle = WorkerIdentity(worker_id="b", actor_id="b", pid=1, node_id="n")
+    await shared.beat(Beat(identity=idle, shards={}, pauses=False), "handle of b")
+    assert await shared.acquire("a", True) is True
+
+
 async def stuck(shared: Coordinator) -> list[tuple[str, Any, tuple[str, ...], float, bool]]:
     found = await shared.stuck(20.0, 60.0)
     return [(s.identity.worker_id, s.actor, s.shards, s.seconds, s.silent) for s in found]
