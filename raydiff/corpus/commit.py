@@ -146,9 +146,11 @@ def commit_shard(
     content = to_parquet(answers.replace_schema_metadata(metadata))
     if folder.create(part.name, content):
         return _report(part, details, content)
-    if errors_file is not None:
+    report = read_report(folder, part)
+    # The part may be this attempt's after all: of a large object the store's answer may be lost.
+    if errors_file is not None and errors_file != report.errors_file:
         folder.delete(errors_file)
-    return read_report(folder, part)
+    return report
 
 
 def errors_name(label: str) -> str:

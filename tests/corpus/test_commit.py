@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -130,6 +131,20 @@ def test_the_second_of_two_attempts_leaves_the_first_and_reports_it(folder: Loca
     assert commit(folder, SHARD, 2) == first
     assert folder.read(first.part.name) == content
     assert folder.names("errors") == [first.errors_file]
+
+
+def test_a_part_that_was_written_though_the_store_says_no_keeps_its_errors(
+    folder: WatchedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = folder.create
+
+    def deny(name: str, content: bytes | pa.Buffer) -> bool:
+        create(name, content)
+        return False
+
+    monkeypatch.setattr(folder, "create", deny)
+    report = commit(folder, SHARD, 2)
+    assert folder.names("errors") == [report.errors_file]
 
 
 def test_of_two_attempts_the_one_with_fewer_failures_stays(folder: LocalFolder) -> None:
