@@ -23,6 +23,8 @@ from raydiff.client import Client
 from raydiff.config import AppSettings, ServeSettings, TaskSettings, usable_cores
 from raydiff.launch import running_app
 
+_SETTING_HELP = "a setting to compare; 'NAME: ' before it names it; may be repeated"
+
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line. Decoding flags apply to every setting that does not say otherwise."""
@@ -30,8 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
     add_input_arguments(parser)
     add = parser.add_argument
     add("output", metavar="OUTPUT", help="new directory for the findings, local or s3://")
-    add("--task", choices=("summarize", "rewrite"), default="summarize", help="(summarize)")
-    add("--setting", action="append", default=[], metavar="NAME=VALUE,...", help="one to compare")
+    add("--task", choices=("summarize", "rewrite"), default="summarize", help="task (summarize)")
+    add("--setting", action="append", default=[], metavar="NAME=VALUE,...", help=_SETTING_HELP)
     add("--settings", metavar="FILE", help="JSON: an object of decoding settings by name")
     add("--documents", type=int, default=200, metavar="N", help="size of the sample (200)")
     add("--rounds", type=int, default=3, metavar="N", help="interleaved rounds (3)")
@@ -44,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--redact", default="addresses", help="for texts: addresses, none or MODULE:FUNCTION")
     add("--replicas", type=int, metavar="N", help="replicas, when none run yet")
     add("--threads", type=int, metavar="N", help="CPU threads of each replica")
-    add("--calls-in-flight", type=int, default=8, metavar="N", help="at a time (8)")
+    add("--calls-in-flight", type=int, default=8, metavar="N", help="calls in flight (8)")
     return parser
 
 

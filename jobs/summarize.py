@@ -1,7 +1,7 @@
 """Entry point for `ray job submit --working-dir . -- python jobs/summarize.py INPUT OUTPUT ...`.
 
-It is `raydiff summarize` under the job's cluster: same arguments, same exit status. OUTPUT must be
-an absolute path that the cluster's nodes share.
+It is `raydiff summarize` on the job's cluster: same arguments, same exit status. OUTPUT must be
+s3:// or an absolute path; on several nodes one that all mount, with --shared-filesystem.
 """
 
 from __future__ import annotations

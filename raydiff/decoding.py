@@ -179,9 +179,7 @@ class Decoding:
     )
     score: Score | None = field(
         default=None,
-        metadata=_choice(
-            "confidence", "margin", "entropy", "random", help="what ranks positions under quota"
-        ),
+        metadata=_choice("confidence", "margin", "entropy", "random", help="what ranks positions"),
     )
     score_temperature: float | None = field(
         default=None,
@@ -212,15 +210,11 @@ class Decoding:
     )
     low_threshold: float | None = field(
         default=None,
-        metadata=_number(
-            0, 1, help="confidence from which the best of each open run commits (hierarchical)"
-        ),
+        metadata=_number(0, 1, help="confidence from which the best of each open run commits"),
     )
     edit_threshold: float | None = field(
         default=None,
-        metadata=_number(
-            0, 1, help="confidence from which another token replaces a committed one (edit)"
-        ),
+        metadata=_number(0, 1, help="confidence from which another token replaces a committed one"),
     )
     max_edits: int | None = field(
         default=None, metadata=_integer(0, help="steps spent on editing once a block is full")

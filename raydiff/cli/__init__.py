@@ -1,6 +1,7 @@
 """The `raydiff` command. Each module of this package is one subcommand.
 
-Exit status: 0 done, 1 finished with failed documents, 2 usage, 3 could not run.
+Exit status: 0 done, 1 finished with failed documents (`runs verify`: with faults), 2 usage, 3 could
+not run, 130 interrupted.
 A command module has `add_parser(subparsers)` and `run(args) -> int`, and imports what is
 heavy inside `run`, so that `raydiff --help` loads neither torch nor ray.
 """

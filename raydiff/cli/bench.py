@@ -18,14 +18,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Register the command and its benchmarks."""
     parser = subparsers.add_parser("bench", help="measure speed and quality")
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    _add_engine(benches.add_parser("engine", help="the engine against plain references"))
-    _add_steps(benches.add_parser("steps", help="quality and speed over steps and thresholds"))
-    _add_cache(benches.add_parser("cache", help="what approximate caches change and save"))
-    _add_corpus(benches.add_parser("corpus", help="documents/s of a job over the bare engine's"))
-    _add_serve(benches.add_parser("serve", help="concurrent HTTP requests"))
-    _add_resume(benches.add_parser("resume", help="what continuing a run of many shards costs"))
-    _add_shapes(benches.add_parser("shapes", help="speed and memory of public shapes"))
-    _add_compare(benches.add_parser("compare", help="two reports side by side"))
+    _add_engine(_bench(benches, "engine", "the engine against plain references"))
+    _add_steps(_bench(benches, "steps", "quality and speed over steps and thresholds"))
+    _add_cache(_bench(benches, "cache", "what approximate caches change and save"))
+    _add_corpus(_bench(benches, "corpus", "documents/s of a job over the bare engine's"))
+    _add_serve(_bench(benches, "serve", "concurrent HTTP requests"))
+    _add_resume(_bench(benches, "resume", "what continuing a run of many shards costs"))
+    _add_shapes(_bench(benches, "shapes", "speed and memory of public shapes"))
+    _add_compare(_bench(benches, "compare", "two reports side by side"))
+
+
+def _bench(benches: Any, name: str, help_text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = benches.add_parser(
+        name, help=help_text, description=f"{help_text[0].upper()}{help_text[1:]}."
+    )
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -34,14 +41,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _common(parser: argparse.ArgumentParser, documents: int) -> None:
-    parser.add_argument("--input", default=SAMPLE, help=f"Parquet of documents ({SAMPLE})")
-    parser.add_argument("--model", default="summarizer", help="bundled name or directory")
-    parser.add_argument("--dtype", default="bf16", choices=get_args(Dtype))
-    parser.add_argument("--threads", type=int, default=0, help="engine threads (usable cores)")
+    parser.add_argument(
+        "--input", default=SAMPLE, metavar="FILE", help=f"Parquet of documents ({SAMPLE})"
+    )
+    parser.add_argument(
+        "--model", default="summarizer", help="bundled name, checkpoint directory or random:PRESET"
+    )
+    parser.add_argument("--dtype", default="bf16", choices=get_args(Dtype), help="of the weights")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="engine threads (usable cores)"
+    )
     parser.add_argument(
         "--documents",
         type=int,
         default=documents,
+        metavar="N",
         help=f"documents, spread over the input; 0 takes all ({documents})",
     )
     _json(parser)
@@ -89,16 +103,17 @@ def _add_cache(parser: argparse.ArgumentParser) -> None:
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
     _common(parser, 0)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="rounds in turn (3)")
     parser.add_argument(
         "--mixed",
         type=_numbers(int),
         metavar="N,N",
         help="documents of mixed lengths between these numbers of tokens, of the input's texts",
     )
-    parser.add_argument("--max-tokens", type=int, help="tokens of an answer (the model's usual)")
-    parser.add_argument("--shard-rows", type=int, default=256, help="rows per commit (256)")
-    parser.add_argument("--seed", type=int, default=0, help="of lengths and order (0)")
+    add = parser.add_argument
+    add("--max-tokens", type=int, metavar="N", help="tokens of an answer (the model's usual)")
+    add("--shard-rows", type=int, default=256, metavar="N", help="rows per commit (256)")
+    add("--seed", type=int, default=0, metavar="N", help="of lengths and order (0)")
     parser.set_defaults(run_bench=_corpus)
 
 
@@ -109,11 +124,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", default=SAMPLE, help=f"Parquet of documents ({SAMPLE})")
-    parser.add_argument("--shards", type=int, default=None, help="10,000; simulated a million")
-    parser.add_argument("--pending", type=int, default=10, help="shards not committed (10)")
-    parser.add_argument("--shard-rows", type=int, default=256, help="documents of a shard (256)")
-    parser.add_argument("--repeats", type=int, default=3, help="starts of the run (3)")
+    add = parser.add_argument
+    add("--input", default=SAMPLE, metavar="FILE", help=f"Parquet of documents ({SAMPLE})")
+    add("--shards", type=int, metavar="N", help="shards (10,000; a million with --simulate)")
+    add("--pending", type=int, default=10, metavar="N", help="shards not committed (10)")
+    add("--shard-rows", type=int, default=256, metavar="N", help="documents of a shard (256)")
+    add("--repeats", type=int, default=3, metavar="N", help="starts of the run (3)")
     parser.add_argument(
         "--simulate",
         action="store_true",
@@ -129,8 +145,12 @@ def _add_shapes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt-tokens", type=int, default=128)
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda"))
-    parser.add_argument("--dtype", default="bf16", choices=get_args(Dtype))
-    parser.add_argument("--threads", type=int, default=0, help="engine threads (usable cores)")
+    parser.add_argument(
+        "--dtype", default="bf16", choices=get_args(Dtype), help="of the weights (bf16)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="engine threads (usable cores)"
+    )
     parser.add_argument("--limit-s", type=float, default=540.0, help="seconds for all of it")
     _json(parser)
     parser.set_defaults(run_bench=_shapes)

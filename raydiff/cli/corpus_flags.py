@@ -54,7 +54,9 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         "(.gz .zst .bz2 .lz4), on disk or s3://",
     )
     parser.add_argument(
-        "--model", default="summarizer", help="bundled name or checkpoint directory"
+        "--model",
+        default="summarizer",
+        help="bundled name, checkpoint directory or random:PRESET (summarizer)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object last")
     _add_columns(parser.add_argument_group("columns"))
@@ -97,12 +99,15 @@ def _add_prompt(group: argparse._ArgumentGroup) -> None:
         "('' for the bare document)",
     )
     group.add_argument(
-        "--template", metavar="TEXT", help="prompt with {text} in the document's place; @FILE reads"
+        "--template",
+        metavar="TEXT",
+        help="prompt with {text} in the document's place; @FILE reads a file",
     )
     group.add_argument(
         "--merge-template",
         metavar="TEXT",
-        help="prompt that makes one answer of those for a document's chunks (--template)",
+        help="prompt that makes one answer of those for a document's chunks (--template); "
+        "@FILE reads a file",
     )
     group.add_argument("--system", metavar="TEXT", help="system prompt; @FILE reads a file")
     group.add_argument(
@@ -146,7 +151,7 @@ def _add_failures(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
-    _count(group, "--replicas", "model replicas, when none run yet (one per two cores)")
+    _count(group, "--replicas", "model replicas, when none run yet (one per two cores here)")
     _count(group, "--threads", "CPU threads of each replica (all but one core, shared out)")
     _count(group, "--workers", "processes that feed the replicas (by the number of replicas)")
     _count(group, "--shard-rows", "rows per commit (256)", default=256)

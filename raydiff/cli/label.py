@@ -23,7 +23,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     labels = parser.add_mutually_exclusive_group(required=True)
     labels.add_argument("--labels", metavar="A,B,...", help="the labels, between commas")
     labels.add_argument(
-        "--labels-file", metavar="FILE", help="file with one label a line, for many or with commas"
+        "--labels-file",
+        metavar="FILE",
+        help="a file with one label a line: for many labels, or labels with commas",
     )
     add_corpus_arguments(parser)
 

@@ -57,8 +57,13 @@ def _add_speed(group: argparse._ArgumentGroup) -> None:
     add("--benchmark", metavar="FILE", help="report of raydiff bench engine or shapes, as JSON")
     add("--accelerator", metavar="NAME", help="work it out from a data sheet (h100, l4, ...)")
     add("--batch", type=int, default=64, metavar="N", help="rows of a forward on it (64)")
-    add("--tokens-per-forward", type=float, metavar="X", help="of each row, on it")
-    add("--dtype", default="bf16", choices=get_args(Dtype), help="of the weights, on it")
+    add(
+        "--tokens-per-forward",
+        type=float,
+        metavar="X",
+        help="of each row, on it (by the steps, or 1)",
+    )
+    add("--dtype", default="bf16", choices=get_args(Dtype), help="of the weights, on it (bf16)")
     add("--measured", type=int, default=128, metavar="N", help="documents to measure with (128)")
     add("--threads", type=int, metavar="N", help="CPU threads to measure with (a replica's)")
     add(

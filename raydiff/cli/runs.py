@@ -22,7 +22,10 @@ _SHOWN_FAULTS = 20
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Register the command and what it can do."""
     parser = subparsers.add_parser(
-        "runs", help="inspect, resume, compact or verify a run directory"
+        "runs",
+        help="inspect, resume, compact or verify a run directory",
+        description="Inspect, resume, compact or verify a run directory. The run's settings are "
+        "saved in it: none of its flags is repeated.",
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add(actions, "show", "how far a run is, how fast, and what failed", _show)
@@ -57,7 +60,9 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
         "--append", action="store_true", help="plan files that were added to the input too"
     )
     parser.add_argument("--replicas", type=int, metavar="N", help="model replicas (as saved)")
-    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of each replica")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="CPU threads of each replica (by the cores)"
+    )
     parser.add_argument("--metrics-port", type=int, metavar="N", help="port of the metrics (any)")
 
 

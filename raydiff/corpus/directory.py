@@ -6,6 +6,7 @@ part-*.parquet           one per committed shard, or per range of them once they
 errors/*.parquet         failed documents of the shards that have some
 ledger/*.parquet         tokens, times, types of errors and checksums of the parts
 attempts/                marks of shards in hand; only while the run is under way
+_lease.json              in object stores: who drives the run
 _run.json                the report; _report.md for people, with the plot _throughput.svg
 _SUCCESS                 written last
 """
