@@ -142,7 +142,13 @@ class ShardWork:
             message = completion.error or f"The request was {completion.finish_reason}."
             self.fail(ask, "EngineError", message)
             return
-        document.take(ask.chunk, completion, self._settings.labels)
+        labels = self._settings.labels
+        if labels and completion.token_ids not in labels:
+            count = len(completion.token_ids)
+            message = f"label: expected one of {len(labels)} labels, got {count} other tokens."
+            self.fail(ask, "EngineError", message)
+            return
+        document.take(ask.chunk, completion, labels)
         if self.wanted(ask) and not document.missing:
             self._end_level(document)
 

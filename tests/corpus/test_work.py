@@ -414,6 +414,19 @@ def test_labels_of_chunks_vote_and_nothing_else_can_be_asked_for(tokenizer: Toke
         assert Summary.from_bytes(summary.to_bytes()) == summary
 
 
+def test_an_answer_that_is_no_label_fails_its_document_and_nothing_else(
+    tokenizer: Tokenizer,
+) -> None:
+    voting = replace(SETTINGS, combine="vote", labels={(5, 6): "Rare", (5, 7): "Common"})
+    work = make_work(tokenizer, ["a"], voting)
+    while calls := work.next_calls():
+        for ask in (ask for call in calls for ask in call.asks):
+            work.succeed(ask, replace(fake_completion(work.request(ask), "x"), token_ids=(5,)))
+    failure = work.failures[0]
+    assert (failure.error_type, failure.attempts) == ("EngineError", 3)
+    assert failure.message == "label: expected one of 2 labels, got 1 other tokens."
+
+
 def test_an_answer_cut_for_its_length_shows_in_the_row(tokenizer: Tokenizer) -> None:
     work = make_work(tokenizer, [LONG], replace(SETTINGS, combine="join"))
     asks = [ask for call in work.next_calls() for ask in call.asks]
