@@ -136,7 +136,12 @@ class ShardProcessor:
                 shard.shard_id,
                 deaths,
             )
-            probe_each(texts, attempts, lambda alone: self._work(shard, alone, table).begin())
+
+            def probe(alone: Sequence[str | Rejected]) -> None:
+                self._pulse.on(shard.shard_id)  # many documents may take longer than a stuck one
+                self._work(shard, alone, table).begin()
+
+            probe_each(texts, attempts, probe)
         work = self._work(shard, texts, table)
         self._pulse.on(shard.shard_id)
         return work, table

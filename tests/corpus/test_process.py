@@ -19,6 +19,7 @@ from raydiff.corpus.gate import CallGate
 from raydiff.corpus.inputs import open_inputs
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardProcessor
+from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError
@@ -298,6 +299,30 @@ async def test_a_careful_shard_marks_each_document_before_it_is_prepared(
     await bench.run()
     begun = [f"begun-{n:03d}" for n in range(1, CAREFUL_FROM + 2)]
     assert marks == [["1-001", *begun], begun]  # alone at risk, then with all others
+
+
+async def test_each_document_of_a_careful_shard_is_progress(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", ["x", "y", "z"])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    die(bench, CAREFUL_FROM)
+    begun, seen = 0, list[int]()
+    on, fit = Pulse.on, DocumentPrompts.fit
+
+    def counted(self: Pulse, shard_id: str) -> None:
+        nonlocal begun
+        begun += 1
+        on(self, shard_id)
+
+    def watched(self: DocumentPrompts, texts: Sequence[str], *rest: Any) -> object:
+        seen.append(begun)
+        return fit(self, texts, *rest)
+
+    monkeypatch.setattr(Pulse, "on", counted)
+    monkeypatch.setattr(DocumentPrompts, "fit", watched)
+    await bench.run()
+    assert seen[:3] == [1, 2, 3]
 
 
 async def test_machines_that_go_away_condemn_no_shard(
