@@ -29,7 +29,7 @@ from raydiff.corpus.ledger import (
 )
 from raydiff.corpus.parts import Committed, Listing, Part, list_parts
 from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, SavedRun, write_report_file
-from raydiff.corpus.storage import Folder, hold
+from raydiff.corpus.storage import hold
 
 _THREADS = 16
 _BYTES_IN_FLIGHT = 256 * 2**20
@@ -78,7 +78,7 @@ def verify(run: SavedRun, *, rebuild_ledger: bool = False) -> Verification:
         faults = [*_listing_faults(listing), *_report_faults(run, committed)]
         faults += [
             Fault(kind="errors", file=name, message="no part names it")
-            for name in _unnamed(folder, committed, faults)
+            for name in _unnamed(run, committed)
         ]
         faults += [
             Fault(kind="ledger", file=name, message="it cannot be read; resuming rebuilds it")
@@ -110,9 +110,13 @@ def _listing_faults(listing: Listing) -> Iterator[Fault]:
         yield Fault(kind="doubled", file=name, message=message)
 
 
-def _unnamed(folder: Folder, committed: Committed, faults: list[Fault]) -> list[str]:
+def _unnamed(run: SavedRun, committed: Committed) -> list[str]:
+    """Errors files too many. Before the end of a run there may be some: of attempts that did not
+    get to their commit, or that did since the parts were listed."""
+    if not run.folder.exists(SUCCESS_NAME):
+        return []
     try:
-        return unnamed_errors(folder, committed)
+        return unnamed_errors(run.folder, committed)
     except (OSError, ValueError, KeyError, pa.ArrowException):
         return []  # the part that should name it is damaged, and reported as such
 

@@ -21,7 +21,7 @@ from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.verifying import Verification, verify
 from raydiff.request import Decoding
 
-from .committing import commit_all
+from .committing import commit, commit_all
 from .conftest import WriteCorpus
 
 
@@ -77,6 +77,13 @@ def test_a_run_under_way_is_sound(settings: CorpusSettings) -> None:
     found = verified(LocalFolder(settings.output))
     assert found.sound
     assert (found.shards, found.committed) == (6, 2)
+
+
+def test_errors_of_an_attempt_that_is_not_committed_are_no_fault(settings: CorpusSettings) -> None:
+    with open_run(settings, Decoding()) as run:
+        lost = commit(run.folder, run.pending[3], failed=1)
+        run.folder.delete(lost.part.name)
+    assert verified(LocalFolder(settings.output)).sound
 
 
 def flip_a_byte(folder: LocalFolder) -> str:
