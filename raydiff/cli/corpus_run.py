@@ -60,7 +60,9 @@ def run_corpus(settings: CorpusSettings, decoding: Decoding, options: Options) -
     with open_run(settings, decoding) as opened:
         if opened.finished:
             print("This run is complete; nothing is left to do.", file=sys.stderr)
-            report = opened.saved_report() or close(opened, Session())
+            report = opened.saved_report()
+            if report.get("status") != "done":  # lost, or stopped in the last moment
+                report = close(opened, Session())
         elif opened.pending:
             report = _execute(opened, options)
         else:

@@ -13,7 +13,7 @@ from raydiff.cli import main
 from raydiff.config import CorpusSettings, TaskSettings
 from raydiff.corpus.closing import close
 from raydiff.corpus.directory import RunDirectory, open_run
-from raydiff.corpus.report import Session
+from raydiff.corpus.report import Session, stopped_report
 from raydiff.corpus.storage import hold
 from raydiff.request import Decoding
 
@@ -151,6 +151,15 @@ def test_resume_has_the_saved_settings_from_any_directory(
     assert (run.settings.seed, run.settings.replicas) == (7, 2)
     assert (run.decoding.steps, run.decoding.stop) == (2, ("x",))
     assert (tmp_path / "out" / "_SUCCESS").exists()
+
+
+def test_a_run_stopped_after_its_last_write_has_its_report_again(
+    settings: CorpusSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(settings)
+    run.write_report(stopped_report(run, Session(), KeyboardInterrupt()))
+    status, report = called("resume", "out", "--json", capsys=capsys)
+    assert (status, report["status"], report["failed"]) == (1, "done", 3)
 
 
 def test_resume_with_append_takes_new_files(
