@@ -72,6 +72,13 @@ def exit_status(command: Callable[[], int]) -> int:
         # The reader (`| head`) is gone; keep Python's exit from failing on the same pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        if error.errno is None:
+            raise  # not of a file: a fault of ours
+        # A traceback would end with the status of failed documents.
+        remedy = "What is done is kept; mend this, then run the same command again."
+        print(f"raydiff: {error}. {remedy}", file=sys.stderr)
+        return COULD_NOT_RUN
 
 
 def _fail(error: RaydiffError, status: int) -> int:

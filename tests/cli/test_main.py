@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,15 @@ def test_errors_have_their_exit_status(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (f"raydiff: {error}\n" if isinstance(error, RaydiffError) else "")
+
+
+def test_a_full_disk_is_one_line_and_not_the_status_of_failed_documents(
+    raising: list[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising.append(OSError(errno.ENOSPC, "No space left on device", "/out/_run.json"))
+    assert main(["generate", "x"]) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "No space left on device: '/out/_run.json'. What is done is kept" in line
 
 
 def test_a_fault_of_ours_keeps_its_traceback(raising: list[BaseException]) -> None:
