@@ -35,7 +35,14 @@ from raydiff.corpus.fingerprint import (
     require_same,
 )
 from raydiff.corpus.ids import count_repeated_ids
-from raydiff.corpus.inputs import Columns, InputLayout, Inputs, open_inputs, reopen_inputs
+from raydiff.corpus.inputs import (
+    Columns,
+    InputLayout,
+    Inputs,
+    open_inputs,
+    reopen_inputs,
+    require_unmatched,
+)
 from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter, read_ledger, shard_table
 from raydiff.corpus.markdown import write_markdown
 from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
@@ -127,6 +134,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     folder = open_folder(settings.output, "output", settings.storage)
     source = open_folder(settings.input, "input", settings.input_storage or settings.storage)
     require_outside(folder, source)
+    require_unmatched(folder, source)
     new = None
     if not folder.exists(PLAN_NAME):
         new = _new_plan(settings, resolved, fingerprint)

@@ -6,6 +6,7 @@ of its input missing.
 
 from raydiff.corpus.inputs.columns import GENERATED_ID, ID_COLUMNS, RESERVED, Columns, Wanted
 from raydiff.corpus.inputs.described import InputFile, RowGroup
+from raydiff.corpus.inputs.finding import require_unmatched
 from raydiff.corpus.inputs.layout import InputLayout
 from raydiff.corpus.inputs.listing import Listing
 from raydiff.corpus.inputs.opening import (
@@ -33,4 +34,5 @@ __all__ = [
     "open_inputs",
     "open_location",
     "reopen_inputs",
+    "require_unmatched",
 ]

@@ -10,9 +10,11 @@ from raydiff.config import StorageSettings
 from raydiff.corpus.inputs.formats import EXTENSIONS, PARQUET_MAGIC, FileKind, kind_of
 from raydiff.corpus.inputs.globs import compile_glob, is_glob
 from raydiff.corpus.inputs.listing import Listing
-from raydiff.corpus.storage import Entry, Folder, open_folder
+from raydiff.corpus.storage import Entry, Folder, LocalFolder, open_folder
 from raydiff.errors import InputError, invalid
 
+_WRITTEN = ("part-0.parquet", "errors/errors-0.parquet")
+"""Files of a run, by which a pattern that matches its directory is known."""
 _ROOTED = re.compile(r"^(?:[a-zA-Z][a-zA-Z0-9+.-]*://[^/]*|)/*")
 
 
@@ -52,6 +54,27 @@ def select(location: str, storage: StorageSettings) -> Selection:
     return Selection(
         location=location, folder=found.folder, under=found.under, pattern=compile_glob(pattern)
     )
+
+
+def require_unmatched(output: Folder, source: Folder) -> None:
+    """Refuse an output whose files the input's pattern would take for input in the next start.
+
+    Raises:
+        InputError: it would.
+    """
+    pattern, place = (folder.uri.strip("/") for folder in (source, output))
+    exists = isinstance(source, LocalFolder) and source.root.exists()
+    if not is_glob(pattern) or exists:
+        return
+    parts = pattern.split("/")
+    below = place.split("/")[next(i for i, part in enumerate(parts) if is_glob(part)) :]
+    matches = compile_glob(pattern).fullmatch
+    if not any(map(_is_hidden, below)) and any(matches(f"{place}/{name}") for name in _WRITTEN):
+        raise InputError(
+            f"output: {output.uri} matches the input {source.uri}; its files would become input. "
+            "Choose a directory that the pattern does not match.",
+            "output",
+        )
 
 
 def _file(location: str, root: str, parts: list[str], storage: StorageSettings) -> Selection | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from raydiff.config import StorageSettings
+from raydiff.corpus.inputs import require_unmatched
+from raydiff.corpus.storage import open_folder
 from raydiff.errors import InputError
 
 from ..conftest import WriteCorpus
@@ -59,6 +63,30 @@ def test_a_single_file_of_no_known_format_is_refused(tmp_path: Path, opened: Ope
     (tmp_path / "notes.txt").write_text("text")
     with pytest.raises(InputError, match=r"notes\.txt"):
         opened(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "output", "refused"),
+    [
+        ("/data/**", "/data/out", True),
+        ("/data/**/*.parquet", "/data/x/out", True),
+        ("/data/*", "/data/out", True),
+        ("/data/*/*/*.parquet", "/data/out", True),
+        ("s3://bucket/data/*", "s3://bucket/data/out", True),
+        ("/data/*.parquet", "/data/out", False),
+        ("/data/**", "/data/_out", False),
+        ("/data/**/*.jsonl", "/data/out", False),
+        ("/data/**", "/elsewhere/out", False),
+        ("s3://bucket/data/*", "/data/out", False),
+        ("/data/in", "/data/in/out", False),
+    ],
+)
+def test_an_output_that_a_pattern_matches_is_refused(
+    pattern: str, output: str, refused: bool
+) -> None:
+    source, folder = (open_folder(place, "x", StorageSettings()) for place in (pattern, output))
+    with pytest.raises(InputError, match="matches the input") if refused else nullcontext():
+        require_unmatched(folder, source)
 
 
 def test_a_pattern_chooses_among_files(
