@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from raydiff.config import StorageSettings
-from raydiff.corpus.storage.address import S3_SCHEME, S3Address, scheme_of
+from raydiff.corpus.storage.address import (
+    S3_SCHEME,
+    S3Address,
+    require_endpoint,
+    scheme_of,
+)
 from raydiff.corpus.storage.folder import Folder
 from raydiff.corpus.storage.local import LocalFolder, local_path
 from raydiff.corpus.storage.s3 import S3Folder
@@ -20,6 +25,8 @@ def open_folder(location: str, param: str, storage: StorageSettings) -> Folder:
     """
     if scheme_of(location) == S3_SCHEME:
         return S3Folder(S3Address.parse(location, param), storage)
+    if "@" in (storage.endpoint_url or ""):
+        require_endpoint(storage.endpoint_url)  # it would be saved with the settings of the run
     return LocalFolder(local_path(location, param))
 
 

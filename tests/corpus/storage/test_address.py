@@ -47,6 +47,13 @@ def test_an_endpoint_is_a_scheme_and_a_host(url: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_credentials_in_an_endpoint_get_into_no_run_on_a_disk() -> None:
+    storage = StorageSettings(endpoint_url="https://u:hunter2@host")
+    with pytest.raises(UsageError, match="credentials") as caught:
+        open_folder("/data/out", "output", storage)
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("output", "source", "inside"),
     [
