@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from raydiff.cli.corpus_run import Options, run_corpus
 from raydiff.config import StorageSettings, s3_endpoint_url
+from raydiff.errors import UsageError, invalid
 
 if TYPE_CHECKING:
     from raydiff.corpus.runs import SavedRun
@@ -142,6 +143,11 @@ def _state_lines(state: dict[str, Any]) -> list[str]:
 
 
 def _resume(args: argparse.Namespace) -> int:
+    for name in ("replicas", "threads"):
+        value = getattr(args, name)
+        if value is not None and value < 1:
+            message = invalid(f"--{name}", expected="an integer of at least 1", got=value)
+            raise UsageError(message, name)
     saved, storage = _open(args)
     changes: dict[str, Any] = {"append": args.append}
     if args.replicas is not None:

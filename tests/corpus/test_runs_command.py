@@ -190,6 +190,14 @@ def test_a_directory_without_a_run_is_refused(
     assert "holds no raydiff run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--replicas", "--threads"])
+def test_a_number_that_is_none_is_refused(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", "resume", str(tmp_path), flag, "0"]) == 2
+    assert f"{flag}: expected an integer of at least 1, got 0" in capsys.readouterr().err
+
+
 def test_a_size_that_is_none_is_refused(
     settings: CorpusSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
