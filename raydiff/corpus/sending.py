@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 
 _TELLING = 4
 """From this many documents on, a shard in which none got through is the service's fault."""
+_UNHEARD = ("ClusterError", "Overloaded")
+"""No replica took the document: whatever came of others, that is no fault of its own."""
 
 
 class Generator(Protocol):
@@ -155,14 +157,15 @@ def require_service(shard: InHand) -> None:
     work = shard.work
     # Documents with the same content share one failure, which says no more for being theirs.
     sent = list({id(f): f for f in work.failures.values() if f.attempts}.values())
-    if work.summaries or len(sent) < _TELLING:
-        return
-    if all(failure.by_service for failure in sent):
-        last = sent[-1]
+    unheard = [failure for failure in sent if failure.error_type in _UNHEARD]
+    telling = not work.summaries and len(sent) >= _TELLING
+    if unheard or (telling and all(failure.by_service for failure in sent)):
+        last = (unheard or sent)[-1]
+        which = f"{len(unheard)} of the" if unheard else f"all {len(sent)}"
         raise ClusterError(
-            f"all {len(sent)} documents of shard {shard.shard_id} failed after {last.attempts} "
-            f"attempts, the last with {last.error_type}: {last.message} The shard is not "
-            "committed; run the same command again once the service is well."
+            f"{which} documents of shard {shard.shard_id} failed after {last.attempts} attempts, "
+            f"the last with {last.error_type}: {last.message} The shard is not committed; run the "
+            "same command again once the service is well."
         )
 
 

@@ -22,8 +22,8 @@ from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings
-from raydiff.errors import ClusterError, InputError
-from raydiff.request import Decoding
+from raydiff.errors import ClusterError, InputError, Overloaded
+from raydiff.request import Completion, Decoding, GenerationRequest
 from raydiff.text import DocumentPrompts
 
 from .conftest import WriteCorpus, make_toy_model, read_outputs
@@ -222,6 +222,24 @@ async def test_a_service_that_is_down_stops_the_run_instead_of_failing_documents
     bench = Bench(toy_model, source, tmp_path / "out")
     bench.generator.down = True
     with pytest.raises(ClusterError, match=r"all 8 documents.*the replica is down"):
+        await bench.run()
+    assert read_outputs(tmp_path / "out") == ([], [])
+
+
+async def test_a_document_that_no_replica_took_stops_the_run_beside_others_that_are_done(
+    tmp_path: Path, toy_model: str, write_corpus: WriteCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_corpus(tmp_path / "a.parquet", [f"t {i}" for i in range(5)])
+    bench = Bench(toy_model, source, tmp_path / "out")
+    answer = bench.generator.generate
+
+    async def full(requests: Sequence[GenerationRequest], *, timeout_s: float) -> list[Completion]:
+        if len(requests) == 1:
+            raise Overloaded("queues are full.", retry_after_s=1.0)
+        return await answer(requests, timeout_s=timeout_s)
+
+    monkeypatch.setattr(bench.generator, "generate", full)
+    with pytest.raises(ClusterError, match=r"^1 of the documents .* 3 attempts.*queues are full"):
         await bench.run()
     assert read_outputs(tmp_path / "out") == ([], [])
 
