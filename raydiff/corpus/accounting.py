@@ -36,6 +36,7 @@ from raydiff.corpus.ledger import (
 )
 from raydiff.corpus.parts import Committed, Part
 from raydiff.corpus.storage import Folder
+from raydiff.errors import RunConflict
 
 SHARDS_KEY = b"raydiff.shards"
 """Of the metadata of merged parts: the ledger's rows of their shards."""
@@ -51,6 +52,9 @@ def settle_ledger(
 
     Returns:
         The ledger.
+
+    Raises:
+        RunConflict: one of these is damaged.
     """
     writer.flush()
     files = ledger_files(folder)
@@ -60,7 +64,7 @@ def settle_ledger(
     if lost.size:
         with ThreadPoolExecutor(_THREADS) as pool:
             parts = (committed.part(int(index)) for index in lost)
-            found = list(pool.map(lambda part: rows_from_part(folder, part), parts))
+            found = list(pool.map(lambda part: _rows_of(folder, part), parts))
         rows = [pa.concat_tables(found), ledger]
         ledger = latest_rows(pa.concat_tables(rows))
     if lost.size or ledger.num_rows != saved.num_rows or len(files) > _files_for(ledger.num_rows):
@@ -84,6 +88,17 @@ def _current(ledger: pa.Table, committed: Committed) -> Any:
         same &= table[name][at] == ledger[name].to_numpy()
     inside = (table["first"][at] <= first) & (last <= table["last"][at]) & table["merged"][at]
     return same | (inside & (first == last))
+
+
+def _rows_of(folder: Folder, part: Part) -> pa.Table:
+    try:
+        return rows_from_part(folder, part)
+    except (ValueError, KeyError, pa.ArrowException) as error:
+        raise RunConflict(
+            f"output: {folder.path(part.name)} is damaged: {error}. Delete it and resume the run "
+            "to have its documents generated again; `raydiff runs verify` lists all such files.",
+            "output",
+        ) from error
 
 
 def rows_from_part(folder: Folder, part: Part) -> pa.Table:

@@ -19,6 +19,7 @@ from raydiff.corpus.report import Session
 from raydiff.corpus.runs import SavedRun
 from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.verifying import Verification, verify
+from raydiff.errors import RunConflict
 from raydiff.request import Decoding
 
 from .committing import commit, commit_all
@@ -255,6 +256,17 @@ def test_a_run_with_damage_can_be_mended_by_doing_the_shard_again(
         commit_all(run, failed=0)
         close(run, Session())
     assert verified(folder).sound
+
+
+def test_a_damaged_part_that_the_ledger_does_not_know_is_named_by_who_needs_it(
+    settings: CorpusSettings,
+) -> None:
+    with open_run(settings, Decoding()) as run:
+        commit_all(run, lost=True)
+        name = next(n for n in run.folder.names() if n.startswith("part-"))
+        run.folder.put(name, b"PAR1")
+        with pytest.raises(RunConflict, match=f"{name} is damaged: .* Delete it"):
+            close(run, Session())
 
 
 def test_ids_that_repeat_are_counted_and_are_no_fault(
