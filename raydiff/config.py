@@ -94,6 +94,8 @@ class AppSettings(Settings):
     """Shorthand: replicas of `model` (fixed, no autoscaling)."""
     threads: int = Field(0, ge=0)
     """Shorthand: CPU threads of each replica's engine."""
+    num_gpus: float = Field(0.0, ge=0.0)
+    """Shorthand: GPUs (or a fraction of one) reserved per replica."""
     request_timeout_s: float = Field(600.0, gt=0)
     """Deadline of an HTTP request when the client names none."""
     max_body_bytes: int = Field(8 * 2**20, ge=1024)

@@ -152,6 +152,13 @@ def _add_failures(group: argparse._ArgumentGroup) -> None:
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
     _count(group, "--replicas", "model replicas, when none run yet (one per two cores here)")
+    group.add_argument(
+        "--num-gpus",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="GPUs, or a fraction of one, reserved for each replica that is started (0)",
+    )
     _count(group, "--threads", "CPU threads of each replica (all but one core, shared out)")
     _count(group, "--workers", "processes that feed the replicas (by the number of replicas)")
     _count(group, "--shard-rows", "rows per commit (256)", default=256)
@@ -222,8 +229,8 @@ def corpus_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSetti
     Raises:
         UsageError: a value is impossible.
     """
-    if not 0.0 <= args.max_failed_fraction <= 1.0:
-        raise _bad("max_failed_fraction", "a number in [0, 1]", args.max_failed_fraction)
+    require_fraction(args.max_failed_fraction)
+    require_gpus(args.num_gpus)
     if not args.stuck_after > 0.0:
         raise _bad("stuck_after", "a number of seconds above 0", args.stuck_after)
     require_lasting(args.output)
@@ -241,6 +248,26 @@ def corpus_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSetti
         "stuck_after_s": args.stuck_after,
     }
     return input_settings(args, task).model_copy(update=own)
+
+
+def require_fraction(value: float | None) -> None:
+    """Check a --max-failed-fraction.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if value is not None and not 0.0 <= value <= 1.0:
+        raise _bad("max_failed_fraction", "a number in [0, 1]", value)
+
+
+def require_gpus(value: float) -> None:
+    """Check a --num-gpus.
+
+    Raises:
+        UsageError: it is negative.
+    """
+    if value < 0:
+        raise _bad("num_gpus", "a number of at least 0", value)
 
 
 def require_lasting(output: str) -> None:

@@ -27,6 +27,8 @@ class Options:
 
     threads: int | None = None
     """CPU threads of each replica that is started."""
+    num_gpus: float = 0.0
+    """GPUs reserved for each replica that is started."""
     metrics_port: int | None = None
     metrics_wait_s: float = 0.0
     """How long to stay up at the end."""
@@ -37,6 +39,7 @@ def run_command(args: argparse.Namespace, task: TaskSettings) -> int:
     """Run what the flags describe; status 1 when documents failed."""
     options = Options(
         threads=args.threads,
+        num_gpus=args.num_gpus,
         metrics_port=args.metrics_port,
         metrics_wait_s=args.metrics_wait,
         as_json=args.json,
@@ -77,9 +80,14 @@ def _execute(opened: RunDirectory, options: Options) -> dict[str, Any]:
     from raydiff.launch import running_app
 
     cores = usable_cores()
-    replicas = opened.settings.replicas or max(1, cores // 2)
+    replicas = opened.settings.replicas or (1 if options.num_gpus else max(1, cores // 2))
     threads = options.threads or max(1, (cores - 1) // replicas)
-    app_settings = AppSettings(model=opened.settings.model, replicas=replicas, threads=threads)
+    app_settings = AppSettings(
+        model=opened.settings.model,
+        replicas=replicas,
+        threads=threads,
+        num_gpus=options.num_gpus,
+    )
     endpoint = ServeSettings(port=0)
     try:
         with running_app(

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from raydiff.cli.corpus_flags import require_fraction, require_gpus
 from raydiff.cli.corpus_run import Options, run_corpus
 from raydiff.config import StorageSettings, s3_endpoint_url
 from raydiff.errors import UsageError, invalid
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 DONE, FAULTS = 0, 1
 TARGET_MB = 128
 _SHOWN_FAULTS = 20
+_CHANGEABLE = ("append", "replicas", "workers", "max_failed_fraction", "shared_filesystem")
+"""Settings that a resumed run may have otherwise than saved."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,6 +64,22 @@ def _add_resume(parser: argparse.ArgumentParser) -> None:
         "--append", action="store_true", help="plan files that were added to the input too"
     )
     parser.add_argument("--replicas", type=int, metavar="N", help="model replicas (as saved)")
+    parser.add_argument("--workers", type=int, metavar="N", help="feeding processes (as saved)")
+    parser.add_argument(
+        "--max-failed-fraction",
+        type=float,
+        metavar="X",
+        help="end the run when more of its documents fail (as saved)",
+    )
+    parser.add_argument(
+        "--shared-filesystem",
+        action="store_true",
+        default=None,
+        help="local paths are on a disk that every node of the cluster mounts (as saved)",
+    )
+    parser.add_argument(
+        "--num-gpus", type=float, default=0.0, metavar="X", help="GPUs reserved for a replica (0)"
+    )
     parser.add_argument(
         "--threads", type=int, metavar="N", help="CPU threads of each replica (by the cores)"
     )
@@ -143,17 +162,23 @@ def _state_lines(state: dict[str, Any]) -> list[str]:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    for name in ("replicas", "threads"):
+    for name in ("replicas", "threads", "workers"):
         value = getattr(args, name)
         if value is not None and value < 1:
             message = invalid(f"--{name}", expected="an integer of at least 1", got=value)
             raise UsageError(message, name)
+    require_fraction(args.max_failed_fraction)
+    require_gpus(args.num_gpus)
     saved, storage = _open(args)
-    changes: dict[str, Any] = {"append": args.append}
-    if args.replicas is not None:
-        changes["replicas"] = args.replicas
+    given = {name: getattr(args, name) for name in _CHANGEABLE}
+    changes = {name: value for name, value in given.items() if value is not None}
     settings = saved.settings(storage).model_copy(update=changes)
-    options = Options(threads=args.threads, metrics_port=args.metrics_port, as_json=args.json)
+    options = Options(
+        threads=args.threads,
+        num_gpus=args.num_gpus,
+        metrics_port=args.metrics_port,
+        as_json=args.json,
+    )
     return run_corpus(settings, saved.decoding(), options)
 
 

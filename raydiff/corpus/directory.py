@@ -137,6 +137,7 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     require_unmatched(folder, source)
     new = None
     if not folder.exists(PLAN_NAME):
+        _require_empty(folder)  # before anything is read or written
         new = _new_plan(settings, resolved, fingerprint)
     folder.make()
     with hold(folder) as held:

@@ -50,8 +50,8 @@ def served_models(args: AppSettings) -> tuple[ModelSettings, ...]:
     """
     if not args.models:
         return (shorthand(args),)
-    if {"model", "replicas", "threads"} & args.model_fields_set:
-        message = "models: expected either a list of models or model, replicas and threads."
+    if {"model", "replicas", "threads", "num_gpus"} & args.model_fields_set:
+        message = "models: expected a list of models, or model, replicas, threads and num_gpus."
         raise UsageError(message, "models")
     names = [m.served_name for m in args.models]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -62,8 +62,13 @@ def served_models(args: AppSettings) -> tuple[ModelSettings, ...]:
 
 
 def shorthand(args: AppSettings) -> ModelSettings:
-    """The one model that `model`, `replicas` and `threads` describe."""
-    model = ModelSettings(model=args.model, min_replicas=args.replicas, max_replicas=args.replicas)
+    """The one model that `model`, `replicas`, `threads` and `num_gpus` describe."""
+    model = ModelSettings(
+        model=args.model,
+        min_replicas=args.replicas,
+        max_replicas=args.replicas,
+        num_gpus=args.num_gpus,
+    )
     engine = model.engine.model_copy(update={"threads": args.threads})
     return model.model_copy(update={"engine": engine})
 

@@ -47,7 +47,7 @@ def test_a_new_run_has_a_plan_and_nothing_committed(settings: CorpusSettings) ->
     run = opened(settings)
     assert [shard.rows for shard in run.pending] == [3, 3, 4]
     assert not run.finished
-    assert run.folder.names() == ["files.parquet", "plan.parquet"]
+    assert run.folder.names() == [".lock", "files.parquet", "plan.parquet"]
 
 
 def test_a_continued_run_knows_what_is_committed(settings: CorpusSettings) -> None:
@@ -135,7 +135,7 @@ def test_leftovers_of_a_killed_start_do_not_stand_in_the_way(settings: CorpusSet
     output = Path(settings.output)
     output.mkdir()
     (output / ".tmp-0123").write_bytes(b"half a plan")
-    assert opened(settings).folder.names() == ["files.parquet", "plan.parquet"]
+    assert opened(settings).folder.names() == [".lock", "files.parquet", "plan.parquet"]
 
 
 def test_a_foreign_part_is_refused(settings: CorpusSettings) -> None:

@@ -9,13 +9,14 @@ from typing import Protocol
 import pyarrow as pa
 
 LEASE_NAME = "_lease.json"
+LOCK_NAME = ".lock"
 TEMP_PREFIX = ".tmp-"
 
 
 def is_own(name: str) -> bool:
-    """Whether storage itself made this file: a lease, or what a killed writer left behind."""
+    """Whether storage itself made this file: a lease, a lock, or what a killed writer left."""
     last = name.rpartition("/")[2]
-    return last == LEASE_NAME or last.startswith(TEMP_PREFIX)
+    return last in (LEASE_NAME, LOCK_NAME) or last.startswith(TEMP_PREFIX)
 
 
 @dataclass(frozen=True, kw_only=True)

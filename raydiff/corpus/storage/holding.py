@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from raydiff.corpus.storage.folder import Folder
+from raydiff.corpus.storage.folder import LOCK_NAME, Folder
 from raydiff.corpus.storage.lease import Lease, find_lease_holder
 from raydiff.corpus.storage.local import LocalFolder
 from raydiff.corpus.storage.s3 import S3Folder
@@ -65,7 +65,7 @@ def find_holder(folder: Folder) -> str | None:
 def _lock_owner(folder: LocalFolder) -> str | None:
     """As the kernel lists locks: to try for one would refuse a driver that begins just then."""
     try:
-        status = os.stat(folder.root)
+        status = os.stat(folder.root / LOCK_NAME)
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return None
@@ -79,8 +79,12 @@ def _lock_owner(folder: LocalFolder) -> str | None:
 
 @contextmanager
 def _locked(folder: LocalFolder) -> Iterator[None]:
-    """The kernel lets go of the lock when this process dies."""
-    descriptor = os.open(folder.root, os.O_RDONLY)
+    """The kernel lets go of the lock when this process dies.
+
+    A file is locked, not the directory: disks in the network want one that is open for writing.
+    It stays, for whoever removes a file that is locked makes room for a second lock.
+    """
+    descriptor = os.open(folder.root / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         _lock(descriptor, folder)
         yield

@@ -65,7 +65,7 @@ class LocalFolder:
             folder = pending.pop()
             try:
                 found = os.scandir(self.root / folder)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             with found:
                 for item in found:
