@@ -103,6 +103,10 @@ class Coordinator:
         for shard_id in beat.shards:
             self._results.renew(shard_id)
 
+    async def forget_workers(self) -> None:
+        """All shards that were given out are done: who had them goes away, and is not missed."""
+        self._workers.clear()
+
     async def set_fleet(self, fleet: Any) -> None:
         """Keep what the driver knows of the replicas, for the workers."""
         self._fleet = fleet

@@ -135,6 +135,7 @@ def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardRepo
                 )
                 job = _job(run, app_name, fleet, pool, coordinator)
                 yield from _run(_dataset(window, job, pool))
+                coordinator.forget_workers.remote()
 
 
 def _dataset(positions: Sequence[int], job: WorkerJob, pool: Pool) -> Dataset:

@@ -77,7 +77,7 @@ def _watch(
             return  # Ray is shut down
         for stuck in found:
             say(describe(stuck))
-            with suppress(RayError):
+            with suppress(RayError, ValueError):  # gone by itself, and no longer known
                 ray.kill(stuck.actor, no_restart=False)
 
 

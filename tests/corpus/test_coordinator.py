@@ -136,6 +136,16 @@ async def stuck(shared: Coordinator) -> list[tuple[str, Any, tuple[str, ...], fl
     return [(s.identity.worker_id, s.actor, s.shards, s.seconds, s.silent) for s in found]
 
 
+async def test_workers_of_a_window_that_is_over_are_not_missed(
+    shared: Coordinator, clock: Clock
+) -> None:
+    await beat(shared, "a", s=0.0)  # its last shard was done after that
+    await shared.forget_workers()
+    clock.now_s += 1000
+    assert await stuck(shared) == []
+    assert await shared.guidance("b") == (None, 1)
+
+
 async def test_a_worker_that_fell_silent_is_named_once(shared: Coordinator, clock: Clock) -> None:
     await beat(shared, "a", s1=0.0, s2=3.0)
     clock.now_s += 19
