@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 import ray
@@ -77,12 +77,14 @@ def execute(
     live = Live(session, on_progress)
     run.write_report(started_report(run, session))
     try:
-        for report in _reports(run, app_name, live):
-            run.ledger.add(report)
-            counter.add(report)
-            live.commit(report)
-            limit.add(report)
-            run.held.check()
+        # Whatever ends the loop, its threads end while Ray is there: they would start one anew.
+        with closing(_reports(run, app_name, live)) as reports:
+            for report in reports:
+                run.ledger.add(report)
+                counter.add(report)
+                live.commit(report)
+                limit.add(report)
+                run.held.check()
         return close(run, session)
     except BaseException as error:
         with suppress(Exception):  # whatever keeps it from being written, `error` says more
@@ -108,7 +110,7 @@ def _served_name(run: RunDirectory) -> str:
     return ModelSettings(model=run.settings.model).served_name
 
 
-def _reports(run: RunDirectory, app_name: str, live: Live) -> Iterator[ShardReport]:
+def _reports(run: RunDirectory, app_name: str, live: Live) -> Generator[ShardReport, None, None]:
     pending = run.pending
     if not pending:
         return
