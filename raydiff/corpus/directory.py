@@ -57,7 +57,15 @@ from raydiff.corpus.planning import (
 from raydiff.corpus.prompting import corpus_prompts
 from raydiff.corpus.runs import SUCCESS_NAME, read_report_file, write_report_file
 from raydiff.corpus.shards import Shards
-from raydiff.corpus.storage import Folder, Hold, hold, open_folder, require_outside
+from raydiff.corpus.storage import (
+    Folder,
+    Hold,
+    hold,
+    local_path,
+    open_folder,
+    require_outside,
+)
+from raydiff.corpus.storage.address import scheme_of
 from raydiff.corpus.storage.folder import is_own
 from raydiff.errors import RunConflict
 from raydiff.families import load_spec
@@ -189,10 +197,11 @@ def _new_plan(
 def _lasting(settings: CorpusSettings) -> dict[str, Any]:
     """Settings that mean the same in whatever directory the run is resumed from."""
     saved = settings.model_dump(mode="json")
-    for name in ("input", "model"):
-        # "summarizer" is a model's name, whatever lies in the working directory.
-        if (name == "input" or "/" in saved[name]) and os.path.exists(saved[name]):
-            saved[name] = os.path.abspath(saved[name])
+    if scheme_of(settings.input) in ("", "file://"):
+        saved["input"] = str(local_path(settings.input, "input"))
+    # "summarizer" is a model's name, whatever lies in the working directory.
+    if "/" in settings.model and os.path.exists(settings.model):
+        saved["model"] = os.path.abspath(settings.model)
     return saved
 
 

@@ -153,6 +153,11 @@ def test_resume_has_the_saved_settings_from_any_directory(
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
 
+def test_a_pattern_is_saved_for_any_directory(settings: CorpusSettings, tmp_path: Path) -> None:
+    run = run_of(settings.model_copy(update={"input": "in/*.parquet"}), 1)
+    assert run.plan.settings["input"] == str(tmp_path / "in" / "*.parquet")
+
+
 def test_a_run_stopped_after_its_last_write_has_its_report_again(
     settings: CorpusSettings, capsys: pytest.CaptureFixture[str]
 ) -> None:
