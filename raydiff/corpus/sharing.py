@@ -28,6 +28,8 @@ class RunResults:
         self, owner: str, results: Mapping[bytes, bytes], failed: Sequence[bytes]
     ) -> None:
         """As `SharedResults`."""
+        if not (results or failed):
+            return
         try:
             await self._coordinator.settle.remote(owner, dict(results), list(failed))
         except RayError:

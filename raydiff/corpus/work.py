@@ -90,8 +90,10 @@ class ShardWork:
         return self._contents.waiting
 
     def settlement(self) -> tuple[dict[bytes, bytes], list[bytes]]:
-        """Results of contents generated here, and contents that failed; each is told once."""
-        return self._contents.settlement()
+        """Results of contents generated here, and contents that failed; each is told once, and
+        nothing where nothing is to be shared."""
+        results, failed = self._contents.settlement()
+        return (results, failed) if self._settings.dedupe else ({}, [])
 
     def begin(self) -> None:
         """Make the prompts of the documents that are to be generated here. Of long documents that

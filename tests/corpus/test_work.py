@@ -427,6 +427,13 @@ def test_an_answer_that_is_no_label_fails_its_document_and_nothing_else(
     assert failure.message == "label: expected one of 2 labels, got 1 other tokens."
 
 
+def test_without_dedupe_no_result_leaves_the_shard(tokenizer: Tokenizer) -> None:
+    work = make_work(tokenizer, ["a", "a", f"{POISON} x"], replace(SETTINGS, dedupe=False))
+    finish(work, tokenizer)
+    assert (set(work.summaries), set(work.failures)) == ({0, 1}, {2})
+    assert work.settlement() == ({}, [])
+
+
 def test_an_answer_cut_for_its_length_shows_in_the_row(tokenizer: Tokenizer) -> None:
     work = make_work(tokenizer, [LONG], replace(SETTINGS, combine="join"))
     asks = [ask for call in work.next_calls() for ask in call.asks]
