@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 ROUTE = "/"
 POLL_S = 0.25
 REMIND_S = 30.0
+RECOVERY_S = 300.0
+"""How long an application may stay unhealthy before it has failed."""
 START_TIMEOUT_S = 1800.0
 """A large model may take this long to load, and a cluster this long to add a node."""
 HTTP_TIMEOUT_S = 30.0
@@ -95,14 +97,21 @@ def wait_until_running(name: str, hint: str = "") -> None:
     """
     deadline = time.monotonic() + START_TIMEOUT_S
     remind = time.monotonic() + REMIND_S
+    recovered_by = time.monotonic() + RECOVERY_S
     while time.monotonic() < deadline:
         app = _statuses().get(name)
         if app is None:
             raise ClusterError(f"Application {name!r} was deleted while it started.")
         if app.status == ApplicationStatus.RUNNING:
             return
-        if app.status in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY):
+        if app.status == ApplicationStatus.DEPLOY_FAILED:
             raise _failure(name, app)
+        if app.status == ApplicationStatus.UNHEALTHY:
+            # Serve replaces replicas that died; that is a bad moment, not the end.
+            if time.monotonic() > recovered_by:
+                raise _failure(name, app)
+        else:
+            recovered_by = time.monotonic() + RECOVERY_S
         if time.monotonic() > remind:
             remind += REMIND_S
             log.warning("Application %r is still starting. %s", name, hint)
