@@ -10,7 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+
+# No test asserts seconds, so no example of a property has a deadline either.
+hypothesis.settings.register_profile("raydiff", deadline=None)
+hypothesis.settings.load_profile("raydiff")
 
 # Read by Ray and by OpenMP when they start, so they must be set before either is imported.
 os.environ["RAY_AUTH_MODE"] = "disabled"
