@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KINDS = ("driver-kill", "worker-kill", "replica-kill")
+KINDS = ("driver-kill", "worker-kill")
 
 
 @pytest.mark.timeout(600)
