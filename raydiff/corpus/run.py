@@ -181,7 +181,8 @@ def windows(positions: Sequence[int] | Integers, shards: int) -> Iterator[list[i
 
 def _quieten_ray_data() -> None:
     """Keep Ray Data's remarks in its log files and off the terminal, where progress is shown."""
-    for handler in logging.getLogger("ray.data").handlers:
+    own = set(logging.getLogger("ray.data").handlers) - set(logging.root.handlers)
+    for handler in own:
         if isinstance(handler, logging.StreamHandler) and not isinstance(
             handler, logging.FileHandler
         ):
