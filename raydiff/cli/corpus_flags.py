@@ -182,13 +182,23 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add_storage(group: argparse._ArgumentGroup) -> None:
+def add_store_arguments(group: argparse._ActionsContainer) -> None:
+    """Add the flags that say which object store is meant."""
     group.add_argument(
         "--endpoint-url",
         metavar="URL",
         help="of an S3-compatible store ($AWS_ENDPOINT_URL_S3 or $AWS_ENDPOINT_URL)",
     )
     group.add_argument("--region", metavar="NAME", help="of the store (the environment's)")
+
+
+def store_settings(args: argparse.Namespace) -> StorageSettings:
+    """The object store that the flags or the environment name."""
+    return StorageSettings(endpoint_url=args.endpoint_url or s3_endpoint_url(), region=args.region)
+
+
+def _add_storage(group: argparse._ArgumentGroup) -> None:
+    add_store_arguments(group)
     group.add_argument(
         "--anonymous-input",
         action="store_true",
@@ -289,9 +299,7 @@ def input_settings(args: argparse.Namespace, task: TaskSettings) -> CorpusSettin
         UsageError: a value is impossible.
     """
     _check_numbers(args)
-    storage = StorageSettings(
-        endpoint_url=args.endpoint_url or s3_endpoint_url(), region=args.region
-    )
+    storage = store_settings(args)
     public = storage.model_copy(update={"anonymous": True}) if args.anonymous_input else None
     return CorpusSettings(
         input=args.input,

@@ -7,9 +7,14 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from raydiff.cli.corpus_flags import require_fraction, require_gpus
+from raydiff.cli.corpus_flags import (
+    add_store_arguments,
+    require_fraction,
+    require_gpus,
+    store_settings,
+)
 from raydiff.cli.corpus_run import Options, run_corpus
-from raydiff.config import StorageSettings, s3_endpoint_url
+from raydiff.config import StorageSettings
 from raydiff.errors import UsageError, invalid
 
 if TYPE_CHECKING:
@@ -49,12 +54,7 @@ def _add(actions: Any, name: str, help_text: str, do: Any) -> argparse.ArgumentP
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="a path or an s3:// address")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--endpoint-url",
-        metavar="URL",
-        help="of an S3-compatible store ($AWS_ENDPOINT_URL_S3 or $AWS_ENDPOINT_URL)",
-    )
-    parser.add_argument("--region", metavar="NAME", help="of the store (the environment's)")
+    add_store_arguments(parser)
     parser.set_defaults(do=do)
     return parser
 
@@ -107,8 +107,7 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 def _open(args: argparse.Namespace) -> tuple[SavedRun, StorageSettings]:
     from raydiff.corpus.runs import SavedRun
 
-    endpoint_url = args.endpoint_url or s3_endpoint_url()
-    storage = StorageSettings(endpoint_url=endpoint_url, region=args.region)
+    storage = store_settings(args)
     return SavedRun.load(args.run_dir, storage), storage
 
 

@@ -19,9 +19,9 @@ from raydiff.corpus.commit import (
     METADATA_KEY,
     PartDetails,
     Totals,
-    checksum,
     details_of,
     read_report,
+    report_of,
 )
 from raydiff.corpus.ledger import (
     MAX_FILE_ROWS,
@@ -32,6 +32,7 @@ from raydiff.corpus.ledger import (
     latest_rows,
     ledger_files,
     ledger_row,
+    part_row,
     read_ledger,
 )
 from raydiff.corpus.parts import Committed, Part
@@ -118,21 +119,7 @@ def rows_from_part(folder: Folder, part: Part) -> pa.Table:
 
 def merged_row(part: Part, details: PartDetails, content: bytes | pa.Buffer) -> dict[str, Any]:
     """The ledger's row of a merged part."""
-    return {
-        "first": part.first,
-        "last": part.last,
-        "rows": part.rows,
-        "errors": part.errors,
-        **{name: getattr(details.totals, name) for name in TOTALS},
-        "started_ms": round(details.started_s * 1000),
-        "finished_ms": round(details.finished_s * 1000),
-        "error_types": json.dumps(details.error_types) if details.error_types else None,
-        "part_bytes": len(content),
-        "part_checksum": bytes.fromhex(checksum(content)),
-        "errors_file": details.errors_file,
-        "errors_bytes": details.errors_bytes,
-        "errors_checksum": bytes.fromhex(details.errors_checksum) or None,
-    }
+    return part_row(part, report_of(part, details, content))
 
 
 def merged_metadata(details: PartDetails, shards: pa.Table) -> dict[str, str]:

@@ -145,7 +145,7 @@ def commit_shard(
     metadata = {METADATA_KEY: json.dumps(asdict(details)).encode()}
     content = to_parquet(answers.replace_schema_metadata(metadata))
     if folder.create(part.name, content):
-        return _report(part, details, content)
+        return report_of(part, details, content)
     report = read_report(folder, part)
     # The part may be this attempt's after all: of a large object the store's answer may be lost.
     if errors_file is not None and errors_file != report.errors_file:
@@ -183,7 +183,7 @@ def read_report(folder: Folder, part: Part) -> ShardReport:
         ValueError: it is damaged.
     """
     content = folder.read(part.name)
-    return _report(part, details_of(content), content)
+    return report_of(part, details_of(content), content)
 
 
 def read_details(folder: Folder, part: Part) -> PartDetails:
@@ -208,7 +208,8 @@ def _details(metadata: pq.FileMetaData) -> PartDetails:
     return PartDetails.from_json((metadata.metadata or {})[METADATA_KEY])
 
 
-def _report(part: Part, details: PartDetails, content: bytes | pa.Buffer) -> ShardReport:
+def report_of(part: Part, details: PartDetails, content: bytes | pa.Buffer) -> ShardReport:
+    """What a part with this metadata and content reports."""
     return ShardReport(
         shard_id=part.label,
         rows=part.rows,

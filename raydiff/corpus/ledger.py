@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from raydiff.corpus.commit import ShardReport
+from raydiff.corpus.parts import Part
 from raydiff.corpus.shards import Integers
 from raydiff.corpus.storage import Folder
 from raydiff.errors import StorageError
@@ -62,7 +63,11 @@ KEY = ("first", "last", "rows", "errors")
 
 def ledger_row(report: ShardReport) -> dict[str, Any]:
     """The row of one shard's part."""
-    part = report.part
+    return part_row(report.part, report)
+
+
+def part_row(part: Part, report: ShardReport) -> dict[str, Any]:
+    """The row of a part, made by compaction or not."""
     return {
         "first": part.first,
         "last": part.last,

@@ -36,7 +36,6 @@ RECOVERY_S = 300.0
 START_TIMEOUT_S = 1800.0
 """A large model may take this long to load, and a cluster this long to add a node."""
 HTTP_TIMEOUT_S = 30.0
-REMOVE_TIMEOUT_S = 45.0
 
 _RAISED = re.compile(r"^(?:raydiff\.errors\.)?(\w*Error|Overloaded|PromptTooLong): (.*)$", re.M)
 
