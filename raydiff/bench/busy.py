@@ -8,13 +8,14 @@ ends, so that a fraction is exact up to one forward at either end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from raydiff.client import Client
-from raydiff.corpus.fleet import Answers, ReplicaWatch
+from raydiff.corpus.fleet import ANSWER_S, Answers, ReplicaWatch
 from raydiff.engine.counts import Work
 
 EVERY_S = 0.25
@@ -74,8 +75,15 @@ def steady_stretch(readings: Sequence[Reading]) -> Stretch | None:
 
 @contextmanager
 def readings(client: Client, every_s: float = EVERY_S) -> Iterator[list[Reading]]:
-    """Readings that are taken several times a second for the time of the block."""
-    taken: list[Reading] = []
+    """Readings from the block's beginning to its end, and several a second in between.
+
+    The first is there when the block begins and the last when it has ended, so that the
+    difference of both is all the work of the block, however short it was.
+
+    Raises:
+        ClusterError: a replica does not answer at the beginning or at the end.
+    """
+    taken = [_reading(client)]
 
     def look(answers: Answers | None) -> None:
         if answers:
@@ -83,3 +91,8 @@ def readings(client: Client, every_s: float = EVERY_S) -> Iterator[list[Reading]
 
     with ReplicaWatch(client, look, every_s=every_s):
         yield taken
+    taken.append(_reading(client))
+
+
+def _reading(client: Client) -> Reading:
+    return Reading.of(asyncio.run(client.describe(timeout_s=ANSWER_S)))

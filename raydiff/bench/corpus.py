@@ -185,7 +185,7 @@ def _job_turn(bench: CorpusBench, folder: Path, name: str, app_name: str) -> Tur
     """Its seconds are those from the first shard's reading to the last one's commit."""
     settings = _settings(bench, folder, name)
     client = Client.connect(bench.served_model.served_name, app_name)
-    with open_run(settings, bench.decoding) as run, readings(client) as taken:
+    with readings(client) as taken, open_run(settings, bench.decoding) as run:
         report = execute(run, lambda session: None, app_name=app_name)
     return Turn(
         seconds=float(report["session"]["seconds"]),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
-from raydiff.bench.busy import Reading, Stretch, steady_stretch
+from raydiff.bench.busy import Reading, Stretch, readings, steady_stretch
+from raydiff.client import Client
 from raydiff.engine.counts import Work
 
 
@@ -50,3 +53,21 @@ def test_a_reading_adds_up_its_replicas() -> None:
     found = Reading.of([one, {**one, "now_s": 3.0}])
     assert (found.now_s, found.requests, found.rows, found.replicas) == (2.0, 6, 8, 2)
     assert found.work == Work(busy_s=1.0, forwards=4)
+
+
+class Counted:
+    """A fleet of one replica, which has done so many forwards."""
+
+    def __init__(self) -> None:
+        self.forwards = 3
+
+    async def describe(self, *, timeout_s: float) -> list[dict[str, Any]]:
+        work = {"forwards": self.forwards}
+        return [{"now_s": 0.0, "requests": 0, "max_rows": 4, "work": work}]
+
+
+def test_all_work_of_a_block_lies_between_its_first_and_last_reading_however_short_it_is() -> None:
+    replica = Counted()
+    with readings(cast(Client, replica), every_s=60.0) as taken:
+        replica.forwards = 10
+    assert (taken[-1].work - taken[0].work).forwards == 7
