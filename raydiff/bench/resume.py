@@ -26,8 +26,8 @@ from raydiff.corpus.directory import RunDirectory, open_run
 from raydiff.corpus.parts import list_parts
 from raydiff.corpus.planning import load_plan
 from raydiff.corpus.reading import SpanReader
-from raydiff.corpus.storage import LocalFolder
 from raydiff.request import Decoding
+from raydiff.storage import LocalFolder
 
 _FILES = 20
 _GROUP_ROWS = 16_384

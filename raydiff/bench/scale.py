@@ -22,7 +22,7 @@ from raydiff.corpus.ledger import LedgerWriter, ledger_files, read_ledger, shard
 from raydiff.corpus.parts import list_parts
 from raydiff.corpus.plan import FileFacts, Shard, Span, make_shard
 from raydiff.corpus.planning import FILES_NAME, PLAN_NAME, Plan, PlanBuilder, load_plan, save_plan
-from raydiff.corpus.storage import Entry, LocalFolder
+from raydiff.storage import Entry, LocalFolder
 
 _GROUP_SHARDS = 64
 _MIB = 2**20

@@ -36,8 +36,8 @@ from raydiff.corpus.ledger import (
     read_ledger,
 )
 from raydiff.corpus.parts import Committed, Part
-from raydiff.corpus.storage import Folder
 from raydiff.errors import RunConflict
+from raydiff.storage import Folder
 
 SHARDS_KEY = b"raydiff.shards"
 """Of the metadata of merged parts: the ledger's rows of their shards."""

@@ -18,8 +18,8 @@ from raydiff.corpus.ids import count_repeated_ids
 from raydiff.corpus.inputs import Inputs, file_digest
 from raydiff.corpus.planning import Plan, PlanBuilder, save_files, save_plan
 from raydiff.corpus.runs import SUCCESS_NAME
-from raydiff.corpus.storage import Entry, Folder
 from raydiff.errors import RunConflict
+from raydiff.storage import Entry, Folder
 
 _THREADS = 16
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from raydiff.corpus.disk_full import Room
 from raydiff.corpus.plan import Shard
-from raydiff.corpus.storage import Folder
+from raydiff.storage import Folder
 
 ATTEMPTS_FOLDER = "attempts"
 

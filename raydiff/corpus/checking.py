@@ -16,7 +16,7 @@ from raydiff.corpus.ids import hash_ids
 from raydiff.corpus.parts import Part
 from raydiff.corpus.planning import Plan
 from raydiff.corpus.shards import Integers
-from raydiff.corpus.storage import Folder
+from raydiff.storage import Folder
 
 _IDENTITY = ("source_file", "source_row")
 _FILE_SHIFT = 2**42

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from raydiff.corpus.parts import ERRORS_FOLDER, Part
 from raydiff.corpus.plan import Shard, position_of
-from raydiff.corpus.storage import Folder
+from raydiff.storage import Folder
 
 METADATA_KEY = b"raydiff.part"
 CHECKSUM_BYTES = 8

@@ -30,8 +30,8 @@ from raydiff.corpus.commit import PartDetails, checksum, errors_name
 from raydiff.corpus.ledger import SCHEMA, find_rows
 from raydiff.corpus.parts import Committed, Part, range_label, settle_parts
 from raydiff.corpus.runs import SUCCESS_NAME, HeldRun, SavedRun, hold_run
-from raydiff.corpus.storage import Folder
 from raydiff.errors import RunConflict
+from raydiff.storage import Folder
 
 _THREADS = 16
 _GROUP_ROWS = 65536

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from raydiff.corpus.inputs import InputFile, Inputs, RowGroup, describe_files
 from raydiff.corpus.plan import FileFacts, Shard, Span, make_shard
-from raydiff.corpus.storage import Entry
+from raydiff.storage import Entry
 
 MAX_SHARD_TEXT_BYTES = 8 * 2**20
 """A shard's text and tokens (about ten times its bytes) are in memory at once, so large documents

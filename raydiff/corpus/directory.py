@@ -57,7 +57,10 @@ from raydiff.corpus.planning import (
 from raydiff.corpus.prompting import corpus_prompts
 from raydiff.corpus.runs import SUCCESS_NAME, read_report_file, write_report_file
 from raydiff.corpus.shards import Shards
-from raydiff.corpus.storage import (
+from raydiff.errors import RunConflict
+from raydiff.families import load_spec
+from raydiff.request import Decoding
+from raydiff.storage import (
     Folder,
     Hold,
     hold,
@@ -65,11 +68,8 @@ from raydiff.corpus.storage import (
     open_folder,
     require_outside,
 )
-from raydiff.corpus.storage.address import scheme_of
-from raydiff.corpus.storage.folder import is_own
-from raydiff.errors import RunConflict
-from raydiff.families import load_spec
-from raydiff.request import Decoding
+from raydiff.storage.address import scheme_of
+from raydiff.storage.folder import is_own
 from raydiff.text import PromptStyle, Tokenizer, decoding_for, prompt_style
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from raydiff.corpus.commit import read_details
 from raydiff.corpus.parts import ERRORS, ERRORS_FOLDER, Committed, Part
-from raydiff.corpus.storage import Folder
+from raydiff.storage import Folder
 
 
 def remove_unnamed_errors(folder: Folder, committed: Committed) -> int:

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from raydiff.corpus.commit import ShardReport
 from raydiff.corpus.parts import Part
 from raydiff.corpus.shards import Integers
-from raydiff.corpus.storage import Folder
 from raydiff.errors import StorageError
+from raydiff.storage import Folder
 
 LEDGER_FOLDER = "ledger"
 FLUSH_ROWS = 1000

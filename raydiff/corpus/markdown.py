@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from raydiff.corpus.plot import throughput_svg
-from raydiff.corpus.storage import Folder
 from raydiff.corpus.timeline import Timeline
+from raydiff.storage import Folder
 
 MARKDOWN_NAME = "_report.md"
 PLOT_NAME = "_throughput.svg"

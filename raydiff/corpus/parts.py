@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from raydiff.corpus.plan import shard_id
 from raydiff.corpus.planning import Plan
 from raydiff.corpus.shards import Integers, Shards
-from raydiff.corpus.storage import Folder
 from raydiff.errors import RunConflict
+from raydiff.storage import Folder
 
 ERRORS_FOLDER = "errors"
 _LABEL = r"(?P<first>\d{8,})-(?:(?P<digest>[0-9a-f]{8})|to-(?P<last>\d{8,}))"

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from raydiff.corpus.files import FILES_SCHEMA, Files
 from raydiff.corpus.plan import FileFacts, Shard, position_of
 from raydiff.corpus.shards import NUMBERS, ShardColumns, Shards
-from raydiff.corpus.storage import Folder
 from raydiff.errors import RunConflict
+from raydiff.storage import Folder
 
 PLAN_NAME = "plan.parquet"
 FILES_NAME = "files.parquet"

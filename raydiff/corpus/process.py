@@ -28,8 +28,8 @@ from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.reading import Rejected, SpanReader
 from raydiff.corpus.rows import output_tables
 from raydiff.corpus.sending import Generator, InHand, Sender, require_service
-from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import ShardWork, WorkSettings
+from raydiff.storage import Folder
 from raydiff.text import DocumentPrompts
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from raydiff.corpus.live import Live
 from raydiff.corpus.report import Session, started_report, stopped_report
 from raydiff.corpus.shards import Integers
 from raydiff.corpus.sizing import Fleet, Pool, size_pool
-from raydiff.corpus.storage.shared import require_shared
 from raydiff.corpus.watchdog import supervised
 from raydiff.corpus.worker import (
     POSITION_COLUMN,
@@ -35,6 +34,7 @@ from raydiff.corpus.worker import (
 )
 from raydiff.errors import ClusterError
 from raydiff.metrics import RayBackend
+from raydiff.storage.shared import require_shared
 
 WINDOW_SHARDS = 4096
 """Shards that Ray Data is given at a time. Each is a task, so that it is begun again alone and its

@@ -14,9 +14,9 @@ from raydiff.corpus.errors_files import remove_unnamed_errors
 from raydiff.corpus.ledger import LEDGER_FOLDER, LedgerWriter
 from raydiff.corpus.parts import ERRORS_FOLDER, Committed, settle_parts
 from raydiff.corpus.planning import PLAN_NAME, Plan, load_plan
-from raydiff.corpus.storage import Folder, Hold, hold, open_folder
 from raydiff.errors import RunConflict, UsageError
 from raydiff.request import Decoding
+from raydiff.storage import Folder, Hold, hold, open_folder
 
 REPORT_NAME = "_run.json"
 SUCCESS_NAME = "_SUCCESS"

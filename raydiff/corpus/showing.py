@@ -19,8 +19,8 @@ from raydiff.corpus.ledger import read_ledger, shard_table
 from raydiff.corpus.parts import Committed, list_parts
 from raydiff.corpus.runs import SUCCESS_NAME, SavedRun
 from raydiff.corpus.shards import Integers
-from raydiff.corpus.storage import Folder, find_holder
 from raydiff.errors import StorageError
+from raydiff.storage import Folder, find_holder
 
 RECENT_S = 600.0
 """Rates are those of the last minutes before the last commit."""

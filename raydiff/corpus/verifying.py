@@ -29,7 +29,7 @@ from raydiff.corpus.ledger import (
 )
 from raydiff.corpus.parts import Committed, Listing, Part, list_parts
 from raydiff.corpus.runs import REPORT_NAME, SUCCESS_NAME, SavedRun, write_report_file
-from raydiff.corpus.storage import hold
+from raydiff.storage import hold
 
 _THREADS = 16
 _BYTES_IN_FLIGHT = 256 * 2**20

@@ -26,11 +26,11 @@ from raydiff.corpus.prompting import corpus_prompts
 from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.sharing import RunResults
 from raydiff.corpus.sizing import Fleet, Sizer
-from raydiff.corpus.storage import Folder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, RaydiffError
 from raydiff.request import Decoding
 from raydiff.retries import RetryPolicy
+from raydiff.storage import Folder
 from raydiff.text import PromptStyle, Tokenizer
 
 _log = logging.getLogger(__name__)

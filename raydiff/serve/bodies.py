@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from fastapi import Request
 
 from raydiff.errors import UsageError, invalid
-from raydiff.serve.problems import HttpRefusal, Problem
+from raydiff.openai.problems import HttpRefusal, Problem
 
 TIMEOUT_HEADER = "x-request-timeout-seconds"
 """Also read by Serve's proxy, which answers in plain text: the gateway must be first."""

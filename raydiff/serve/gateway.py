@@ -26,13 +26,13 @@ from raydiff.errors import (
     invalid,
 )
 from raydiff.families import load_spec
+from raydiff.openai.answers import Answer, Dialect
+from raydiff.openai.problems import HttpRefusal, Problem, problem_of
+from raydiff.openai.prompts import PromptReader
+from raydiff.openai.protocol import ChatBody, CompletionBody, GenerationBody, parse_body
 from raydiff.request import Completion, Event, GenerationRequest
 from raydiff.retries import RetryPolicy
-from raydiff.serve.answers import Answer, Dialect
 from raydiff.serve.bodies import THREAD_BYTES, deadline_s, read_json
-from raydiff.serve.problems import HttpRefusal, Problem, problem_of
-from raydiff.serve.prompts import PromptReader
-from raydiff.serve.protocol import ChatBody, CompletionBody, GenerationBody, parse_body
 from raydiff.serve.streams import EventStream, merged
 from raydiff.text import Tokenizer
 

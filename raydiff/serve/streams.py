@@ -12,9 +12,9 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from raydiff.errors import EngineError
+from raydiff.openai.answers import Answer, total
+from raydiff.openai.problems import problem_of
 from raydiff.request import Event, Usage
-from raydiff.serve.answers import Answer, total
-from raydiff.serve.problems import problem_of
 
 Row = tuple[int, Event]
 """The number of a row, and something that happened to it."""

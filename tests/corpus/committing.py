@@ -12,7 +12,7 @@ import pyarrow as pa
 from raydiff.corpus.commit import ShardReport, Totals, commit_shard
 from raydiff.corpus.directory import RunDirectory
 from raydiff.corpus.plan import Shard
-from raydiff.corpus.storage import Entry, Folder, LocalFolder
+from raydiff.storage import Entry, Folder, LocalFolder
 
 TOTALS = Totals(prompt_tokens=10, completion_tokens=4, forwards=2)
 

@@ -8,7 +8,7 @@ import pytest
 
 from raydiff.corpus.attempts import ShardAttempts
 from raydiff.corpus.plan import Shard, Span
-from raydiff.corpus.storage import LocalFolder
+from raydiff.storage import LocalFolder
 
 SHARD = Shard(shard_id="000000-00000000", spans=(Span(file="a", row_start=0, rows=4),))
 OTHER = Shard(shard_id="000001-00000000", spans=(Span(file="a", row_start=4, rows=4),))

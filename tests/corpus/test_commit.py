@@ -20,7 +20,7 @@ from raydiff.corpus.files import Files
 from raydiff.corpus.parts import Committed, Part, settle_parts
 from raydiff.corpus.plan import FileFacts, Shard, Span, make_shard
 from raydiff.corpus.planning import Plan, PlanBuilder
-from raydiff.corpus.storage import LocalFolder
+from raydiff.storage import LocalFolder
 
 from .committing import TOTALS, Killed, WatchedFolder, commit
 

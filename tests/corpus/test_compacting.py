@@ -21,10 +21,10 @@ from raydiff.corpus.parts import Committed, list_parts
 from raydiff.corpus.planning import Plan, load_plan
 from raydiff.corpus.report import Session
 from raydiff.corpus.runs import SavedRun
-from raydiff.corpus.storage import LocalFolder, hold
 from raydiff.corpus.verifying import verify
 from raydiff.errors import RunConflict
 from raydiff.request import Decoding
+from raydiff.storage import LocalFolder, hold
 
 from .committing import WatchedFolder, commit_all, kill_everywhere
 from .conftest import WriteCorpus, read_outputs

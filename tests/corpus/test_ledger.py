@@ -18,7 +18,7 @@ from raydiff.corpus.ledger import (
     read_ledger,
     shard_table,
 )
-from raydiff.corpus.storage import LocalFolder
+from raydiff.storage import LocalFolder
 
 from .committing import Killed, WatchedFolder
 

@@ -10,8 +10,8 @@ import pytest
 
 from raydiff.corpus.markdown import MARKDOWN_NAME, PLOT_NAME, markdown, write_markdown
 from raydiff.corpus.plot import nice_top, throughput_svg
-from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.timeline import Timeline
+from raydiff.storage import LocalFolder
 
 FOUND = Timeline(interval_s=60.0, documents=(600, 1200, 0), output_tokens=(6000, 12000, 0))
 

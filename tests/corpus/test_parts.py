@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from raydiff.corpus.parts import Part, list_parts, settle_parts
 from raydiff.corpus.plan import FileFacts, Span, make_shard
 from raydiff.corpus.planning import Plan, PlanBuilder
-from raydiff.corpus.storage import LocalFolder
 from raydiff.errors import RunConflict
+from raydiff.storage import LocalFolder
 
 SHARDS = 12
 ROWS = 5

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from raydiff.corpus.plan import FileFacts, Shard, Span, make_shard
 from raydiff.corpus.planning import PLAN_NAME, Plan, PlanBuilder, load_plan, save_plan
-from raydiff.corpus.storage import LocalFolder
 from raydiff.errors import RunConflict
+from raydiff.storage import LocalFolder
 
 Items = list[FileFacts | Shard]
 

@@ -20,10 +20,10 @@ from raydiff.corpus.inputs import open_inputs
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.pulse import Pulse
-from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import ClusterError, InputError, Overloaded
 from raydiff.request import Completion, Decoding, GenerationRequest
+from raydiff.storage import LocalFolder
 from raydiff.text import DocumentPrompts
 
 from .conftest import WriteCorpus, make_toy_model, read_outputs

@@ -14,8 +14,8 @@ from raydiff.config import CorpusSettings, TaskSettings
 from raydiff.corpus.closing import close
 from raydiff.corpus.directory import RunDirectory, open_run
 from raydiff.corpus.report import Session, stopped_report
-from raydiff.corpus.storage import hold
 from raydiff.request import Decoding
+from raydiff.storage import hold
 
 from .committing import commit_all
 from .conftest import WriteCorpus

@@ -20,10 +20,10 @@ from raydiff.corpus.inputs import open_inputs
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.sharing import RunResults
-from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.work import WorkSettings
 from raydiff.errors import EngineError
 from raydiff.request import Completion, Decoding, GenerationRequest
+from raydiff.storage import LocalFolder
 from raydiff.text import DocumentPrompts
 
 from .conftest import WriteCorpus, read_outputs

@@ -17,10 +17,10 @@ from raydiff.corpus.directory import open_run
 from raydiff.corpus.planning import load_plan
 from raydiff.corpus.report import Session
 from raydiff.corpus.runs import SavedRun
-from raydiff.corpus.storage import LocalFolder
 from raydiff.corpus.verifying import Verification, verify
 from raydiff.errors import RunConflict
 from raydiff.request import Decoding
+from raydiff.storage import LocalFolder
 
 from .committing import commit, commit_all
 from .conftest import WriteCorpus

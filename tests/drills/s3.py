@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..corpus.storage.proxy import FaultProxy
-from ..corpus.storage.server import S3Server
+from ..storage.proxy import FaultProxy
+from ..storage.server import S3Server
 from .faults import OUTAGE_S, Kind, Missed
 from .outputs import S3Output
 from .runs import Run

@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ..corpus.storage.proxy import fault_proxy
-from ..corpus.storage.server import s3_server
+from ..storage.proxy import fault_proxy
+from ..storage.server import s3_server
 from .cluster import DrillCluster
 from .corpus import draw_corpus, sample_texts
 from .faults import LOCAL_KINDS, Kind, Missed, SmallDisk

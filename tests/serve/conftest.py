@@ -16,9 +16,9 @@ from raydiff.config import AppSettings, EngineSettings, ModelSettings, ServeSett
 from raydiff.engine import Engine, EngineLoop
 from raydiff.families import load_spec
 from raydiff.launch import RunningApp, running_app
+from raydiff.openai.prompts import PromptReader
 from raydiff.request import Completion, Event, GenerationRequest
 from raydiff.serve.gateway import ServedModel, TextApi
-from raydiff.serve.prompts import PromptReader
 from raydiff.serve.replica import ReplicaCore
 from raydiff.text import Tokenizer
 from tests.serve.checkpoint import write_checkpoint

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from raydiff.config import EngineSettings
+from raydiff.openai.prompts import PromptReader
 from raydiff.serve.bodies import THREAD_BYTES, TIMEOUT_HEADER
 from raydiff.serve.gateway import ServedModel, TextApi
-from raydiff.serve.prompts import PromptReader
 from raydiff.serve.replica import ReplicaCore
 from tests.serve.checkpoint import MAX_PROMPT_TOKENS
 from tests.serve.conftest import MAX_BODY_BYTES, MODEL, FakeReplicas

@@ -11,8 +11,8 @@ import pytest
 from raydiff.client import Refusal
 from raydiff.config import EngineSettings
 from raydiff.errors import ClusterError, DeadlineExceeded, EngineError, Overloaded, UsageError
+from raydiff.openai.prompts import PromptReader
 from raydiff.request import Completion, Decoding, Event, GenerationRequest
-from raydiff.serve.prompts import PromptReader
 from raydiff.serve.replica import STALL_S, ReplicaCore
 
 LONG = 1024

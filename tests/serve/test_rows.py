@@ -16,8 +16,8 @@ from raydiff.client import Refusal
 from raydiff.config import deployment_name
 from raydiff.errors import DeadlineExceeded, EngineError, Overloaded
 from raydiff.launch import RunningApp
+from raydiff.openai.prompts import PromptReader
 from raydiff.request import Completion, Decoding, GenerationRequest
-from raydiff.serve.prompts import PromptReader
 from raydiff.serve.replica import ReplicaCore
 from raydiff.serve.rows import RowAnswerer
 from tests.serve.conftest import MODEL

@@ -28,8 +28,8 @@ from raydiff.metrics import (
     SHARDS,
     Metric,
 )
+from raydiff.openai.prompts import PromptReader
 from raydiff.request import Completion, Decoding, GenerationRequest
-from raydiff.serve.prompts import PromptReader
 from tests.serve.checkpoint import write_checkpoint
 from tests.serve.conftest import MODEL
 from tests.serve.scrape import scrape, scrape_until, value

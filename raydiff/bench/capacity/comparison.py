@@ -7,8 +7,8 @@ from typing import Any
 
 from raydiff.config import StorageSettings
 from raydiff.corpus.runs import read_report_file
-from raydiff.corpus.storage import open_folder
 from raydiff.errors import InputError, invalid
+from raydiff.storage import open_folder
 
 _COUNTS = ("prompt_tokens", "output_tokens", "forwards")
 

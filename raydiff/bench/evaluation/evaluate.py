@@ -32,10 +32,10 @@ from raydiff.bench.requests import document_prompts
 from raydiff.bench.sample import Document, draw_sample
 from raydiff.config import CorpusSettings
 from raydiff.corpus.sending import Generator
-from raydiff.corpus.storage import Folder, open_folder
 from raydiff.decoding import Decoding
 from raydiff.errors import InputError, RunConflict, UsageError, invalid
 from raydiff.families import load_spec
+from raydiff.storage import Folder, open_folder
 from raydiff.text import Tokenizer, decoding_for
 
 REPORT = "report.md"

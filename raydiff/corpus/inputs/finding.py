@@ -10,8 +10,8 @@ from raydiff.config import StorageSettings
 from raydiff.corpus.inputs.formats import EXTENSIONS, PARQUET_MAGIC, FileKind, kind_of
 from raydiff.corpus.inputs.globs import compile_glob, is_glob
 from raydiff.corpus.inputs.listing import Listing
-from raydiff.corpus.storage import Entry, Folder, LocalFolder, open_folder
 from raydiff.errors import InputError, invalid
+from raydiff.storage import Entry, Folder, LocalFolder, open_folder
 
 _WRITTEN = ("part-0.parquet", "errors/errors-0.parquet")
 """Files of a run, by which a pattern that matches its directory is known."""

@@ -17,8 +17,8 @@ from raydiff.corpus.inputs.formats import PARQUET_MAGIC
 from raydiff.corpus.inputs.layout import InputLayout
 from raydiff.corpus.inputs.paths import column_names, find_path
 from raydiff.corpus.inputs.types import agree, is_text, output_type
-from raydiff.corpus.storage import Entry, Folder
 from raydiff.errors import InputError, invalid
+from raydiff.storage import Entry, Folder
 
 _TAIL_BYTES = 8
 _SMALLEST_BYTES = 12

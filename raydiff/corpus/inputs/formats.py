@@ -8,8 +8,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from raydiff.corpus.storage import Folder
 from raydiff.errors import InputError, invalid
+from raydiff.storage import Folder
 
 Format = Literal["parquet", "jsonl", "csv"]
 

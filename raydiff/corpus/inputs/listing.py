@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from raydiff.corpus.storage import Entry
+from raydiff.storage import Entry
 
 _CHUNK = 8192
 _FIELDS: list[pa.Field[Any]] = [

@@ -21,8 +21,8 @@ from raydiff.corpus.inputs.layout import InputLayout
 from raydiff.corpus.inputs.listing import Listing
 from raydiff.corpus.inputs.partitions import partition_types, partition_values
 from raydiff.corpus.inputs.text_files import describe_text, sample_text, text_digest
-from raydiff.corpus.storage import Entry, Folder
 from raydiff.errors import InputError
+from raydiff.storage import Entry, Folder
 
 _THREADS = 16
 _AHEAD = 4 * _THREADS

@@ -17,8 +17,8 @@ from raydiff.corpus.inputs.json_types import json_type
 from raydiff.corpus.inputs.layout import InputLayout
 from raydiff.corpus.inputs.record import Record
 from raydiff.corpus.inputs.records import blocks_of, read_records
-from raydiff.corpus.storage import Entry, Folder
 from raydiff.errors import InputError, invalid
+from raydiff.storage import Entry, Folder
 
 SAMPLE_RECORDS = 1000
 SAMPLE_BYTES = 4 * 2**20

@@ -14,7 +14,7 @@ from raydiff.corpus.inputs.types import conform
 from raydiff.corpus.reading.parquet import ParquetRows, Unreadable
 from raydiff.corpus.reading.text_rows import open_rows
 from raydiff.corpus.reading.text_values import delimited_parser, json_parser
-from raydiff.corpus.storage import Folder
+from raydiff.storage import Folder
 
 _BATCH = 4096
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from raydiff.corpus.inputs.footers import chunks_of
 from raydiff.corpus.inputs.paths import find_path, take_path
 from raydiff.corpus.plan import Span
-from raydiff.corpus.storage import Folder
 from raydiff.errors import InputError
+from raydiff.storage import Folder
 
 _BATCH_ROWS = 1024
 _BATCH_BYTES = 2 * 2**20

@@ -15,8 +15,8 @@ from raydiff.corpus.plan import Span
 from raydiff.corpus.reading.parquet import ParquetRows, Unreadable
 from raydiff.corpus.reading.text_rows import TextRows, columns_of
 from raydiff.corpus.reading.texts import Rejected, decode_texts
-from raydiff.corpus.storage import Folder
 from raydiff.errors import InputError
+from raydiff.storage import Folder
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from raydiff.corpus.inputs.records import read_records
 from raydiff.corpus.inputs.text_files import header_of, read_header, text_kind
 from raydiff.corpus.plan import Span
 from raydiff.corpus.reading.text_values import Parser, delimited_parser, json_parser
-from raydiff.corpus.storage import Folder
 from raydiff.errors import InputError
+from raydiff.storage import Folder
 
 _SKIP_BYTES = 2**20
 

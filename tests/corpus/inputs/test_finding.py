@@ -11,8 +11,8 @@ import pytest
 
 from raydiff.config import StorageSettings
 from raydiff.corpus.inputs import require_unmatched
-from raydiff.corpus.storage import open_folder
 from raydiff.errors import InputError
+from raydiff.storage import open_folder
 
 from ..conftest import WriteCorpus
 from .conftest import OpenInputs, names_of

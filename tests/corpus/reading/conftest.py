@@ -13,7 +13,7 @@ from raydiff.corpus.cutting import plan_items
 from raydiff.corpus.inputs import Inputs, open_inputs
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.reading import Rejected, SpanReader, SpanRows
-from raydiff.corpus.storage import Entry, LocalFolder
+from raydiff.storage import Entry, LocalFolder
 
 
 def opened(path: Path | str, **options: Any) -> Inputs:
