@@ -31,6 +31,25 @@ class GenerationRequest:
     decoding's policy it reads `steps`, after which it decides at the latest."""
     stream: bool = False
     """Emit text as it commits; otherwise all of it comes with the completion."""
+    logprobs: int | None = None
+    """Log-probabilities of the committed tokens, each with so many of the likeliest alternatives;
+    `None` gives none."""
+    snapshots: bool = False
+    """Of a stream: emit the whole canvas after each forward, undecided positions included."""
+    tenant: str = ""
+    """On whose behalf: tenants of a lane take turns, so that none starves another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLogprob:
+    """How likely a committed token was in the forward that committed it."""
+
+    token_id: int
+    logprob: float
+    """Natural logarithm of its probability under the model's own distribution at that position
+    (temperature 1, nothing cut off)."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens there, (id, log-probability), likeliest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +82,8 @@ class Completion:
     choices adds up to 1. It is the product, over the forwards, of the probability of what each
     committed among the choices then left; of choices of one token, or decided in one forward, the
     softmax of their summed log-probabilities. Temperature does not change it."""
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    """One per token of `token_ids`, where the request asked for them."""
     queue_s: float = 0.0
     """Seconds between submission and the first forward."""
     total_s: float = 0.0
@@ -78,6 +99,12 @@ class Event:
     """Newly committed text; the concatenation over a request's events is its text."""
     completion: Completion | None = None
     """Set on the last event of a request."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Of the tokens whose text this event brings, where the request asked for them."""
+    usage: Usage | None = None
+    """What the request has cost so far; on events of streams."""
+    snapshot: str | None = None
+    """The canvas as it stands, in place of new text: what is undecided may still change."""
 
 
 StepKind = Literal["encode", "denoise"]
@@ -139,3 +166,21 @@ class RequestStats:
     """Seconds from submission to the first committed text; `None` if there was none."""
     total_s: float
     """Seconds from submission to the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """Work that an engine has taken on and not done yet, by lane."""
+
+    requests: Mapping[Lane, int]
+    """Waiting and admitted."""
+    row_forwards: Mapping[Lane, float]
+    """Forwards that those requests still need, each counted by itself, by estimate."""
+    row_forwards_per_s: float
+    """Rows times forwards that the engine lately did per second of work; 0 before the first."""
+
+    def seconds(self, lane: Lane | None = None) -> float:
+        """How long the engine needs for a lane's work, or for all of it; 0 when it is not known."""
+        rows = self.row_forwards
+        left = sum(rows.values()) if lane is None else rows.get(lane, 0.0)
+        return left / self.row_forwards_per_s if self.row_forwards_per_s > 0 else 0.0
