@@ -12,6 +12,12 @@ from raydiff.errors import InputError, UsageError, invalid
 RATES = ("output_tokens_per_s", "documents_per_s", "requests_per_s", "tokens_per_forward", "rougeL")
 """Figures compared, all of them better when higher."""
 
+_LABELS = (
+    *("name", "contender", "clients", "rate_per_s", "prompts_per_request"),
+    *("batch", "steps", "threshold", "decoding"),
+)
+"""What tells the entries of a report apart."""
+
 
 def read_report(path: str | Path) -> dict[str, Any]:
     """Read a report that `raydiff bench … --json FILE` wrote.
@@ -53,14 +59,10 @@ def compare_reports(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for part in ("contenders", "points", "totals"):
+    for part in ("contenders", "points", "cases", "totals"):
         entries = report.get(part, [])
         for entry in entries if isinstance(entries, list) else [entries]:
-            label = " ".join(
-                str(entry[key])
-                for key in ("name", "batch", "steps", "threshold", "decoding")
-                if entry.get(key) is not None
-            )
+            label = " ".join(str(entry[key]) for key in _LABELS if entry.get(key) is not None)
             for rate in RATES:
                 if isinstance(entry.get(rate), int | float):
                     yield f"{label} {rate}".strip(), float(entry[rate])

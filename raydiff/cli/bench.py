@@ -22,7 +22,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_steps(_bench(benches, "steps", "quality and speed over steps and thresholds"))
     _add_cache(_bench(benches, "cache", "what approximate caches change and save"))
     _add_corpus(_bench(benches, "corpus", "documents/s of a job over the bare engine's"))
-    _add_serve(_bench(benches, "serve", "concurrent HTTP requests"))
+    _add_serve(_bench(benches, "serve", "loads over HTTP, and on what stands behind it"))
     _add_resume(_bench(benches, "resume", "what continuing a run of many shards costs"))
     _add_shapes(_bench(benches, "shapes", "speed and memory of public shapes"))
     _add_compare(_bench(benches, "compare", "two reports side by side"))
@@ -118,8 +118,10 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
+    from raydiff.cli.bench_serve import add_flags
+
     _common(parser, 256)
-    parser.add_argument("--clients", type=int, default=64, help="requests in flight at a time")
+    add_flags(parser, _numbers)
     parser.set_defaults(run_bench=_serve)
 
 
@@ -264,20 +266,14 @@ def _corpus(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from raydiff.bench.serve import ServeBench, run_serve_bench
+    from raydiff.cli.bench_serve import COLUMNS, COMPARED, FIGURES, measure, show
 
-    _at_least_one("clients", args.clients)
-    bench = ServeBench(
-        input=args.input,
-        model=args.model,
-        dtype=args.dtype,
-        threads=args.threads,
-        documents=args.documents,
-        clients=args.clients,
-    )
-    report = run_serve_bench(bench)
-    columns = ["requests", "failed", "requests_per_s", "output_tokens_per_s", "rows_per_forward"]
-    return _finish(args, report, totals=columns, latency=["p50_s", "p90_s", "p99_s", "max_s"])
+    report = measure(args)
+    show(report)
+    tables = {"cases": [*COLUMNS, *FIGURES]}
+    if report["comparisons"]:
+        tables["comparisons"] = [*COMPARED, "added_ms"]
+    return _finish(args, report, **tables)
 
 
 def _resume(args: argparse.Namespace) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from raydiff.bench.corpus import CorpusBench, run_corpus_bench
-from raydiff.bench.serve import ServeBench, run_serve_bench
+from raydiff.bench.serving.bench import run_serve_bench
+from raydiff.bench.serving.settings import ServeBench
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -17,14 +18,22 @@ def test_concurrent_http_requests_all_succeed_and_share_forwards(
     corpus: Path, tiny_checkpoint: Path
 ) -> None:
     bench = ServeBench(
-        input=str(corpus), model=str(tiny_checkpoint), dtype="fp32", threads=1, clients=5
+        input=str(corpus),
+        model=str(tiny_checkpoint),
+        dtype="fp32",
+        threads=1,
+        contenders=("http", "bare"),
+        clients=(5,),
+        requests=10,
     )
     report: dict[str, Any] = run_serve_bench(bench)
-    totals = report["totals"]
-    assert (totals["requests"], totals["failed"]) == (5, 0)
-    assert 1 <= totals["rows_per_forward"] <= 5
-    assert totals["output_tokens_per_s"] > 0
-    assert 0 < report["latency"]["p50_s"] <= report["latency"]["max_s"]
+    http, bare = report["cases"]
+    assert (http["contender"], http["requests"], http["success_rate"]) == ("http", 5, 1)
+    assert (bare["contender"], bare["requests"], bare["success_rate"]) == ("bare", 5, 1)
+    assert 1 <= http["rows_per_forward"] <= 5
+    assert http["output_tokens_per_s"] > 0
+    assert 0 < http["total"]["p50_s"] <= http["total"]["max_s"]
+    assert report["comparisons"][0]["tokens_ratio"] > 0
 
 
 def test_a_job_and_the_bare_engine_take_turns_over_the_same_documents(
