@@ -234,3 +234,8 @@ def s3_endpoint_url() -> str | None:
     """Endpoint of an S3-compatible store that the environment names, if any."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     return next((url for name in names if (url := os.environ.get(name))), None)
+
+
+def environment_value(name: str) -> str | None:
+    """A secret that the user put into an environment variable, to keep it out of command lines."""
+    return os.environ.get(name) or None
