@@ -306,8 +306,8 @@ class Decoding:
         object.__setattr__(self, "stop", _stop_strings(self.stop))
         for name, choice in CHOICES.items():
             value = getattr(self, name)
-            if value is not None or name in _NEVER_NONE:
-                require(choice.allows(value), name, choice.expected(), value)
+            if (value is not None or name in _NEVER_NONE) and not choice.allows(value):
+                require(False, name, choice.expected(), value)
         if self.max_tokens is not None:
             ok = self.min_tokens <= self.max_tokens
             require(ok, "min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from raydiff.decoding import POLICY_NOISE, POLICY_SETTINGS, Decoding, policies_of, require
@@ -172,6 +173,9 @@ class ModelSpec:
         Raises:
             DecodingError: a value is impossible for this model.
         """
+        return _resolved(self, decoding)
+
+    def _resolve(self, decoding: Decoding) -> Decoding:
         policy = decoding.policy or self._implied_policy(decoding) or self._default_policy()
         known = ", ".join(self.policies())
         require(policy in self.policies(), "policy", f"one of {known} for {self.name!r}", policy)
@@ -291,6 +295,12 @@ class ModelSpec:
 
     def _at_most(self, name: str, value: int, limit: int) -> None:
         require(value <= limit, name, f"at most {limit} for model {self.name!r}", value)
+
+
+@lru_cache(maxsize=1024)
+def _resolved(spec: ModelSpec, decoding: Decoding) -> Decoding:
+    """Kept, because gateway, replica and engine each resolve what many requests have in common."""
+    return spec._resolve(decoding)
 
 
 def _or(*values: Any) -> Any:
