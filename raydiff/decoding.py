@@ -34,6 +34,7 @@ Solver = Literal["ddpm", "ddim", "dpm++", "plms", "euler", "heun"]
 Rounding = Literal["euclidean", "cosine", "softmax", "gumbel"]
 
 MAX_STOP_STRINGS = 16
+MAX_STOP_CHARACTERS = 1024
 MAX_SEED = 2**63 - 1
 
 _STEPS = frozenset({"steps"})
@@ -142,10 +143,13 @@ class Decoding:
         default=None, metadata=_integer(1, help="most tokens to generate")
     )
     min_tokens: int = field(
-        default=0, metadata=_integer(0, help="no end token before this many tokens")
+        default=0,
+        metadata=_integer(
+            0, help="no end token, and no end of a stop string, within this many tokens"
+        ),
     )
     ignore_eos: bool = field(
-        default=False, metadata=_switch("never end early: generate exactly max_tokens")
+        default=False, metadata=_switch("no end token: write on to max_tokens, or to a stop string")
     )
     temperature: float | None = field(
         default=None,
@@ -164,7 +168,7 @@ class Decoding:
         default=None, metadata=_integer(0, MAX_SEED, help="seed of the row's own random generator")
     )
     stop: tuple[str, ...] = ()
-    """Text is cut before the first of these strings."""
+    """Text is cut before the first of these strings to be complete."""
     policy: Policy | None = field(
         default=None,
         metadata=_choice(
@@ -368,4 +372,7 @@ def _stop_strings(stop: object) -> tuple[str, ...]:
     require(ok, "stop", "a non-empty string or a list of them", stop)
     assert isinstance(strings, tuple | list)
     require(len(strings) <= MAX_STOP_STRINGS, "stop", f"at most {MAX_STOP_STRINGS}", len(strings))
+    longest = max(map(len, strings), default=0)
+    expected = f"strings of at most {MAX_STOP_CHARACTERS} characters"
+    require(longest <= MAX_STOP_CHARACTERS, "stop", expected, longest)
     return tuple(strings)

@@ -104,7 +104,20 @@ class Event:
     usage: Usage | None = None
     """What the request has cost so far; on events of streams."""
     snapshot: str | None = None
-    """The canvas as it stands, in place of new text: what is undecided may still change."""
+    """The canvas as it stands, beside new text: what is undecided may still change. That of the
+    last event is the completion's text."""
+
+    def then(self, later: Event) -> Event:
+        """This event and a later one of the same request as one: no text is lost, of usage and
+        snapshots the latest counts."""
+        return Event(
+            request_id=self.request_id,
+            text=self.text + later.text,
+            completion=later.completion or self.completion,
+            logprobs=self.logprobs + later.logprobs,
+            usage=later.usage or self.usage,
+            snapshot=self.snapshot if later.snapshot is None else later.snapshot,
+        )
 
 
 StepKind = Literal["encode", "denoise"]

@@ -6,6 +6,7 @@ import numpy as np
 
 from raydiff.engine.canvas import Canvas
 from raydiff.engine.latent_plan import LatentPlan
+from raydiff.engine.likelihoods import scored
 from raydiff.engine.plan import DenoisePlan, DenoiseResult
 from raydiff.engine.rows import gather
 
@@ -21,6 +22,9 @@ def apply(result: DenoiseResult, plan: DenoisePlan | LatentPlan, row: int, canva
             gather(result.best_confidence[row], at, length, 0.0),
             gather(result.confidence[row], at, length, 0.0),
         )
+    told = canvas.written.likelihoods
+    if told is not None and result.likelihoods is not None:
+        told.see(scored(result.likelihoods, row, result.candidates[row], at, length))
     before = int(canvas.open.sum())
     was_open, is_open = plan.open[row], result.open[row]
     if canvas.revising:

@@ -21,6 +21,7 @@ from raydiff.engine.frame import Bools, Floats, Ints, filling, geometry, undivid
 from raydiff.engine.framing import next_frame
 from raydiff.engine.transcript import Transcript
 from raydiff.engine.window import Window, Windows
+from raydiff.engine.written import Written
 from raydiff.request import FinishReason, GenerationRequest
 from raydiff.spec import ModelSpec
 from raydiff.text import Tokenizer
@@ -46,6 +47,7 @@ class Canvas:
         assert d.max_tokens is not None
         self.request = request
         self.spec = spec
+        self.tokenizer = tokenizer
         self.choices = Choices(request.choices, spec.end_ids[0]) if request.choices else None
         self.max_tokens: int = d.max_tokens
         self.geometry = geometry(spec, d)
@@ -61,7 +63,7 @@ class Canvas:
         self.submitted_s = 0.0
         self.first_forward_s: float | None = None
         self.first_commit_s: float | None = None
-        self.transcript = Transcript(tokenizer, () if self.choices else d.stop)
+        self.written = Written(request, spec, tokenizer, self.max_tokens)
         self.reset()
 
     def reset(self) -> None:
@@ -70,9 +72,8 @@ class Canvas:
         self.finish_reason: FinishReason | None = None
         self.error: str | None = None
         self.forwards = 0
-        self.done: list[int] = []
         self.rng = np.random.Generator(np.random.Philox(self._seed))
-        self.transcript.restart()
+        self.written.restart()
         if self.choices is not None:
             self.choices.restart()
         self._begin_frame()
@@ -81,6 +82,11 @@ class Canvas:
     @property
     def request_id(self) -> str:
         return self.request.request_id
+
+    @property
+    def transcript(self) -> Transcript:
+        """The committed text."""
+        return self.written.transcript
 
     @property
     def prompt_length(self) -> int:
@@ -140,7 +146,7 @@ class Canvas:
         start = self.frame.start
         if begin >= start:
             return self.frame.tokens[begin - start : end - start]
-        done = np.array(self.done, dtype=np.int64)
+        done = np.array(self.written.done, dtype=np.int64)
         return np.concatenate([self.prompt, done, self.frame.tokens[self.frame.lead :]])[begin:end]
 
     def window(self) -> Window:
@@ -189,7 +195,7 @@ class Canvas:
         """(F,) where the end token may not be predicted: `ignore_eos`, `min_tokens`, or a
         pinned token still to come."""
         d = self.request.decoding
-        offsets = len(self.done) - self.frame.lead + np.arange(len(self.frame))
+        offsets = len(self.written) - self.frame.lead + np.arange(len(self.frame))
         last_pin = max(self._pins, default=-1)
         return np.asarray(d.ignore_eos | (offsets < d.min_tokens) | (offsets < last_pin))
 
@@ -226,7 +232,8 @@ class Canvas:
         self._count_forward()
         self.frame.close(commit, tokens)
         self.frame.close(stable, self.block.history.best)
-        self._close_after_end()
+        self.written.decided(self.frame, commit | stable)
+        self.written.close_after_end(self.frame)
         self._next_block()
         self._advance()
 
@@ -235,17 +242,19 @@ class Canvas:
         self._count_forward()
         mine = self.block.mask & ~self.frame.given
         self.block.history.committed(mine & self.frame.open & ~is_open)
+        decided = mine & (self.frame.open | (self.frame.tokens != tokens))
         self.frame.tokens[mine] = tokens[mine]
         self.frame.open[mine] = is_open[mine] & (not final)
+        self.written.decided(self.frame, decided & ~self.frame.open)
         if final:
-            self._close_after_end()
+            self.written.close_after_end(self.frame)
             self._next_block()
             self._advance()
 
     def continuations(self) -> Continuations:
         """What may come to stand at the frame's open positions."""
         assert self.choices is not None
-        return self.choices.continuations(self.frame, len(self.done))
+        return self.choices.continuations(self.frame, len(self.written))
 
     def choose(self, tokens: Ints, commit: Bools, probability: float) -> int:
         """Commit `tokens` (F,) of one of the choices where `commit` (F,) is True, and all that is
@@ -254,8 +263,8 @@ class Canvas:
         self._count_forward()
         before = int(self.open.sum())
         self.frame.close(commit, tokens)
-        self.choices.take(self.frame, len(self.done), commit, probability)
-        self.choices.close_agreed(self.frame, len(self.done))
+        self.choices.take(self.frame, len(self.written), commit, probability)
+        self.choices.close_agreed(self.frame, len(self.written))
         closed = before - int(self.open.sum())
         if not self._end_if_decided():
             self._renew_noise()
@@ -265,7 +274,8 @@ class Canvas:
 
     def finish(self, reason: FinishReason, error: str | None = None) -> None:
         """End the request here."""
-        self.finish_reason = reason
+        stopped = self.written.transcript.close()
+        self.finish_reason = "stop" if stopped and reason == "length" else reason
         self.error = error
         self.state = State.FINISHED
 
@@ -292,8 +302,7 @@ class Canvas:
         choice = self.choices.decided if self.choices else None
         if choice is None:
             return False
-        self.transcript.extend(choice)
-        self.transcript.close()
+        self.written.choose(choice)
         self.finish("stop")
         return True
 
@@ -325,11 +334,12 @@ class Canvas:
             self.spec,
             self.geometry,
             self.prompt,
-            done=len(self.done),
+            done=len(self.written),
             max_tokens=self.max_tokens,
             given=self.choices or self._pins,
             rng=self.rng,
         )
+        self.written.begin(self.frame)
         self._begin_block()
 
     def _begin_block(self) -> None:
@@ -339,44 +349,15 @@ class Canvas:
         if not self.eligible().any():
             self._begin_block()
 
-    @property
-    def _limit(self) -> int:
-        """Place in the frame where `max_tokens` ends, which may lie past it."""
-        return self.frame.lead + self.max_tokens - len(self.done)
-
-    def _first_end(self) -> int | None:
-        """Place in the frame of the first committed end token."""
-        return self.frame.first(self.spec.end_ids, self._limit)
-
-    def _close_after_end(self) -> None:
-        end = self._first_end()
-        if end is not None:
-            after = self.open.copy()
-            after[: end + 1] = False
-            self.frame.close(after, np.full(len(after), self.spec.end_ids[0]))
-
     def _advance(self) -> None:
-        """Grow the transcript by the closed run at the frame's start; see whether that ends it."""
-        if self.request.stream or self.request.decoding.stop or not self.open.any():
-            self._extend_transcript()
-        if self.state is not State.FINISHED and not self.open.any():
+        """Grow the text by the closed run at the frame's start; see whether that ends it."""
+        if self.written.ends(self.frame):
+            self.finish("stop")
+        elif not self.open.any():
             self._finish_frame()
 
-    def _extend_transcript(self) -> None:
-        lead = self.frame.lead
-        closed = min(self.frame.closed_run(), self._limit)
-        end = self._first_end()
-        stop = closed if end is None else min(closed, end)
-        ids = [*self.done, *self.tokens[lead:stop].tolist()]
-        if self.transcript.extend(ids) or (end is not None and end <= closed):
-            self.transcript.close()
-            self.finish("stop")
-
     def _finish_frame(self) -> None:
-        self.done.extend(int(t) for t in self.tokens[self.frame.lead :])
-        if len(self.done) >= self.max_tokens:
-            self.done = self.done[: self.max_tokens]
-            self.transcript.close()
+        if self.written.finish_frame(self.frame):
             self.finish("length")
         else:
             self.state = State.ENCODE_BLOCK if self.exact else State.DENOISE

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from raydiff.engine.frame import Bools, Floats, Ints
+from raydiff.engine.likelihoods import LikelihoodRows, RowLikelihoods
 from raydiff.engine.prefix import Piece
 
 
@@ -181,6 +182,8 @@ class DenoisePlan:
     policies: tuple[PolicyRows, ...]
     """Of all rows but those that choose."""
     choices: ChoiceRows | None
+    likelihoods: LikelihoodRows | None
+    """Rows that want log-probabilities back; `None`: no row."""
     sampling: Sampling | None
     guided: Ints
     """(G,) rows that are guided."""
@@ -211,3 +214,5 @@ class DenoiseResult:
     """Probabilities of the candidates."""
     chosen: Floats | None = None
     """(R,) probability of what rows that choose committed; 1 for others."""
+    likelihoods: RowLikelihoods | None = None
+    """Of the rows that ask."""

@@ -12,6 +12,7 @@ import numpy as np
 from raydiff.engine.canvas import Canvas, State
 from raydiff.engine.choosing import choice_rows
 from raydiff.engine.frame import Ints
+from raydiff.engine.likelihoods import likelihood_rows
 from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, PrefixPlan, Sampling, Shape
 from raydiff.engine.policies import policy_rows
 from raydiff.engine.prefix import PrefixIndex
@@ -96,6 +97,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
         at_least=_ints([c.at_least for c in canvases]),
         policies=policy_rows(rows, width),
         choices=choice_rows(canvases),
+        likelihoods=likelihood_rows([c.request.logprobs for c in canvases]),
         sampling=_sampling(rows, width),
         guided=_ints(guided),
         guidance=np.array(

@@ -35,6 +35,11 @@ class Positions:
         for group in plan.policies:
             if group.past_best is not None:
                 self._read_past(group)
+        self._asks_M: Tensor | None = None
+        if plan.likelihoods is not None:
+            asks = np.zeros(rows, dtype=np.bool_)
+            asks[plan.likelihoods.rows] = True
+            self._asks_M = self.spread(asks)
         self._choices: tuple[Tensor, Tensor, Tensor] | None = None
         if plan.choices is not None:
             self._read_choices(plan, plan.choices)
@@ -71,6 +76,13 @@ class Positions:
         asks_M, best_MT, confidence_MT = self._past
         at = asks_M[part].nonzero()[:, 0]
         return (at, best_MT[part][at], confidence_MT[part][at]) if len(at) else None
+
+    def asking(self, part: slice) -> Tensor | None:
+        """Where (c,) the positions of a part are whose row wants log-probabilities."""
+        if self._asks_M is None:
+            return None
+        at = self._asks_M[part].nonzero()[:, 0]
+        return at if len(at) else None
 
     def choices(self, part: slice) -> tuple[Tensor, Tensor] | None:
         """Positions of a part whose row chooses: where (c,), and the token that each of the row's

@@ -12,7 +12,8 @@ from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.memory import USED_STEP
 from raydiff.engine.plan import EncodePlan
 from raydiff.engine.scheduler import Plan
-from raydiff.request import Completion, RequestStats, Usage
+from raydiff.engine.snapshots import snapshot_of
+from raydiff.request import Completion, Event, RequestStats, Usage
 
 
 def completion_of(canvas: Canvas, now_s: float) -> Completion:
@@ -28,15 +29,39 @@ def completion_of(canvas: Canvas, now_s: float) -> Completion:
         text=transcript.text,
         token_ids=transcript.token_ids,
         finish_reason=canvas.finish_reason,
-        usage=Usage(
-            prompt_tokens=canvas.prompt_length,
-            completion_tokens=len(transcript.token_ids),
-            forwards=canvas.forwards,
-        ),
+        usage=_usage(canvas, len(transcript.token_ids)),
         error=canvas.error,
         choice_probability=_choice_probability(canvas),
+        logprobs=canvas.written.logprobs(),
         queue_s=0.0 if began is None else began - canvas.submitted_s,
         total_s=now_s - canvas.submitted_s,
+    )
+
+
+def event_of(canvas: Canvas, completion: Completion | None = None) -> Event | None:
+    """What became of a streamed canvas since the last call: committed text with its
+    log-probabilities, the usage so far, and the whole canvas where that is asked for; `None` if
+    there is nothing to say. The last event brings the completion."""
+    text = canvas.transcript.take()
+    snapshot = None
+    if canvas.request.snapshots and canvas.request.stream:
+        snapshot = snapshot_of(canvas) if completion is None else completion.text
+    if not text and snapshot is None and completion is None:
+        return None
+    tokens = canvas.transcript.sent_tokens() if canvas.request.stream else 0
+    return Event(
+        request_id=canvas.request_id,
+        text=text,
+        completion=completion,
+        logprobs=canvas.written.take_logprobs(tokens),
+        usage=_usage(canvas, tokens) if canvas.request.stream else None,
+        snapshot=snapshot,
+    )
+
+
+def _usage(canvas: Canvas, tokens: int) -> Usage:
+    return Usage(
+        prompt_tokens=canvas.prompt_length, completion_tokens=tokens, forwards=canvas.forwards
     )
 
 

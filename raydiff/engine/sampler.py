@@ -15,9 +15,10 @@ from torch import Tensor
 
 from raydiff.diffusion import choosing, commit, credit, guidance, sampling
 from raydiff.diffusion.rules import RULES
+from raydiff.engine.likelihoods import LikelihoodRows, RowLikelihoods
 from raydiff.engine.plan import ChoiceRows, DenoisePlan, DenoiseResult
 from raydiff.engine.positions import Positions
-from raydiff.engine.scores import Scores, join, remember_unboosted, score
+from raydiff.engine.scores import OwnScores, Scores, join, own_scores, remember_unboosted, score
 from raydiff.engine.views import Canvases, view_of
 from raydiff.models.denoiser import Denoiser, SelfConditioned
 
@@ -50,19 +51,35 @@ class Sampler:
         parts = []
         for begin in range(0, max(1, positions.count), self._part):  # all may be given
             part = slice(begin, begin + self._part)
-            parts.append(self._score(positions, part, needs))
+            parts.append(self._score(positions, part, needs, plan.likelihoods))
         scores = join(parts)
         soft_RWD = None
         if scores.soft is not None:
             zeros_RWD = torch.zeros_like(hidden_RWD[: len(plan.open)])
             soft_RWD = positions.back(scores.soft.to(zeros_RWD.dtype), zeros_RWD)
         canvases = Canvases.of(plan, positions, scores)
-        return self._decide(canvases, plan, scores.choices), soft_RWD
+        result = self._decide(canvases, plan, scores.choices)
+        if plan.likelihoods is not None and scores.own is not None:
+            told = _likelihoods(plan.likelihoods, positions.scored_RW, scores.own)
+            result = replace(result, likelihoods=told)
+        return result, soft_RWD
 
-    def _score(self, positions: Positions, part: slice, needs: frozenset[str]) -> Scores:
+    def _score(
+        self,
+        positions: Positions,
+        part: slice,
+        needs: frozenset[str],
+        likelihoods: LikelihoodRows | None,
+    ) -> Scores:
         """The scores of a part of the scored positions."""
-        logits_MV = self._logits(positions, part)
+        logits_MV = self._denoiser.logits(positions.hidden_MD[part]).float()
+        asking = positions.asking(part)
+        own_NV = None if asking is None else self._own(logits_MV, asking)
+        self._adjust(logits_MV, positions, part)
         scores = self._boosted(logits_MV, positions, part, needs)
+        if own_NV is not None and asking is not None and likelihoods is not None:
+            named = scores.candidates[asking], scores.best[asking]
+            scores = replace(scores, own=own_scores(own_NV, *named, likelihoods.top))
         choosing = positions.choices(part)
         if choosing is None:
             return scores
@@ -83,9 +100,16 @@ class Sampler:
         scores = score(logits_MV, part, positions, needs, self._softener)
         return remember_unboosted(scores, at, best_C, confidence_C)
 
-    def _logits(self, positions: Positions, part: slice) -> Tensor:
-        """Logits [m, V] of a part of the scored positions: fp32, guided, adjusted."""
-        logits_MV = self._denoiser.logits(positions.hidden_MD[part]).float()
+    def _own(self, logits_MV: Tensor, at: Tensor) -> Tensor:
+        """(n, V) log-probabilities of what the model may write at positions `at`, before the
+        request has a say: no guidance, no temperature, no end token forbidden."""
+        own_NV = logits_MV[at]
+        if len(self._forbidden):
+            sampling.forbid(own_NV, self._forbidden)
+        return own_NV.log_softmax(dim=-1)
+
+    def _adjust(self, logits_MV: Tensor, positions: Positions, part: slice) -> None:
+        """Guide logits [m, V] of a part of the scored positions, and forbid tokens, in place."""
         guided = positions.guided(part)
         if guided is not None:
             at, free_GD, scale_G = guided
@@ -96,7 +120,6 @@ class Sampler:
         sampling.adjust_end(
             logits_MV, self._end_ids, self._spec.end_bias, positions.end_forbidden_M[part]
         )
-        return logits_MV
 
     def _decide(
         self, canvases: Canvases, plan: DenoisePlan, choices_NC: Tensor | None
@@ -164,6 +187,25 @@ def _choose(
     chosen_R = torch.ones(len(open_RW), dtype=torch.float64, device=open_RW.device)
     chosen_R[rows] = chosen.probability
     return tokens_RW.index_copy(0, rows, tokens_SW), open_RW.index_copy(0, rows, open_SW), chosen_R
+
+
+def _likelihoods(asked: LikelihoodRows, scored_RW: Tensor, own: OwnScores) -> RowLikelihoods:
+    """The scores at their places in the windows of the rows that ask."""
+    scored_SW = scored_RW[torch.from_numpy(asked.rows).to(scored_RW.device)]
+
+    def back(values_N: Tensor) -> np.ndarray:
+        placed = values_N.new_zeros((*scored_SW.shape, *values_N.shape[1:]))
+        placed[scored_SW] = values_N
+        array: np.ndarray = placed.cpu().numpy()
+        return array
+
+    return RowLikelihoods(
+        rows=asked.rows,
+        candidate=back(own.candidate),
+        best=back(own.best),
+        top_ids=back(own.top_ids),
+        top=back(own.top),
+    )
 
 
 def _result(

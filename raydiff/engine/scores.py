@@ -32,6 +32,31 @@ class Scores:
     """Expected embeddings."""
     choices: Tensor | None = None
     """(c, C) logits of the tokens of each choice, of positions whose row chooses."""
+    own: OwnScores | None = None
+    """Of positions whose row wants log-probabilities."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnScores:
+    """Log-probabilities under the model's own distribution, of n positions."""
+
+    candidate: Tensor
+    """(n,)"""
+    best: Tensor
+    """(n,)"""
+    top_ids: Tensor
+    """(n, K)"""
+    top: Tensor
+    """(n, K)"""
+
+
+def own_scores(own_NV: Tensor, candidates_N: Tensor, best_N: Tensor, top: int) -> OwnScores:
+    """Of log-probabilities `own_NV` those of the tokens named, and the `top` highest."""
+    pair_N2 = own_NV.gather(1, torch.stack((candidates_N, best_N), dim=1))
+    highest = own_NV.topk(min(top, own_NV.shape[1]), dim=-1)
+    return OwnScores(
+        candidate=pair_N2[:, 0], best=pair_N2[:, 1], top_ids=highest.indices, top=highest.values
+    )
 
 
 def score(
@@ -89,6 +114,19 @@ def join(parts: Sequence[Scores]) -> Scores:
         entropy=_cat([p.entropy for p in parts]),
         soft=_cat([p.soft for p in parts]),
         choices=_cat([p.choices for p in parts]),
+        own=_joined([p.own for p in parts]),
+    )
+
+
+def _joined(parts: Sequence[OwnScores | None]) -> OwnScores | None:
+    given = [part for part in parts if part is not None]
+    if not given:
+        return None
+    return OwnScores(
+        candidate=torch.cat([p.candidate for p in given]),
+        best=torch.cat([p.best for p in given]),
+        top_ids=torch.cat([p.top_ids for p in given]),
+        top=torch.cat([p.top for p in given]),
     )
 
 

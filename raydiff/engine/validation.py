@@ -13,6 +13,10 @@ MAX_CHOICES = 4096
 """Most choices of one request: all their tokens are scored in each of its forwards."""
 
 
+MAX_LOGPROBS = 20
+"""Most alternatives that a request may ask for with each token's log-probability."""
+
+
 def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
     """Check a request against the model.
 
@@ -20,7 +24,8 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
         PromptTooLong: the prompt exceeds the context.
         DecodingError: a decoding value is impossible for the model.
         UsageError: the prompt is empty, a token id or a pin is out of range, or the choices cannot
-            be told apart or can never come out.
+            be told apart or can never come out; or log-probabilities are asked for that there are
+            none of.
     """
     resolved = spec.resolve(request.decoding)
     length = len(request.prompt_ids)
@@ -32,6 +37,8 @@ def check_request(request: GenerationRequest, spec: ModelSpec) -> None:
         expected = f"token ids in [0, {spec.vocab_size})"
         raise UsageError(invalid("prompt", expected=expected, got=(low, high)), "prompt")
     _check_pins(request, spec)
+    if request.logprobs is not None:
+        _check_logprobs(request, request.logprobs, spec)
     if request.choices:
         got = f"{len(request.pinned)} pinned positions"
         _require_choices(not request.pinned, "no pinned positions beside choices", got)
@@ -52,6 +59,20 @@ def _check_length(length: int, max_tokens: int, spec: ModelSpec) -> None:
         remedy = f"Lower max_tokens. {remedy}"
     message = invalid("prompt", expected=expected, got=length, remedy=remedy)
     raise PromptTooLong(message, param="prompt")
+
+
+def _check_logprobs(request: GenerationRequest, asked: int, spec: ModelSpec) -> None:
+    """Only where each token is decided by a forward that has a distribution over tokens."""
+
+    def refuse(expected: str, got: object) -> UsageError:
+        return UsageError(invalid("logprobs", expected=expected, got=got), "logprobs")
+
+    if not 0 <= asked <= MAX_LOGPROBS:
+        raise refuse(f"an integer in [0, {MAX_LOGPROBS}]", asked)
+    if request.choices:
+        raise refuse("none beside choices, whose probability is choice_probability", asked)
+    if spec.noise == "gaussian":
+        raise refuse(f"none of model {spec.name!r}, which denoises embeddings, not tokens", asked)
 
 
 def _check_pins(request: GenerationRequest, spec: ModelSpec) -> None:

@@ -73,7 +73,7 @@ class StreamBridge:
         """Add an event, from any thread."""
         with self._lock:
             waiting = self._pending
-            self._pending = event if waiting is None else _merge(waiting, event)
+            self._pending = event if waiting is None else waiting.then(event)
         if waiting is None:
             _call_soon(self._loop, self._ready.set)
 
@@ -97,10 +97,6 @@ def renamed(requests: Sequence[GenerationRequest], call: int) -> list[Generation
         replace(request, request_id=f"{call}.{i}.{request.request_id}")
         for i, request in enumerate(requests)
     ]
-
-
-def _merge(earlier: Event, later: Event) -> Event:
-    return replace(later, text=earlier.text + later.text)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
