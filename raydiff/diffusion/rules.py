@@ -17,6 +17,7 @@ from raydiff.diffusion.posterior import uniform_tokens
 from raydiff.diffusion.ranking import perturb
 from raydiff.diffusion.speculative import confirmed
 from raydiff.diffusion.stopping import settled
+from raydiff.diffusion.traits import TRAITS
 from raydiff.diffusion.view import Change, Rule, View
 
 
@@ -200,24 +201,22 @@ def _place(setting: str, name: str) -> int:
     return CHOICES[setting].of.index(name)
 
 
-def _rule(
-    apply: Callable[[View], Change], *needs: str, draws: int = 0, revises: bool = False
-) -> Rule:
-    return Rule(apply=apply, draws=draws, needs=frozenset(needs), revises=revises)
-
+_APPLY: dict[str, Callable[[View], Change]] = {
+    "quota": _quota,
+    "threshold": _threshold,
+    "factor": _factor,
+    "entropy_bound": _entropy_bound,
+    "hierarchical": _hierarchical,
+    "credit": _threshold,
+    "ancestral": _ancestral,
+    "first_hitting": _first_hitting,
+    "remask": _remask,
+    "edit": _edit,
+    "flow": _flow,
+    "speculative": _speculative,
+}
 
 RULES: dict[str, Rule] = {
-    "quota": _rule(_quota, "margin", "entropy", draws=1),
-    "threshold": _rule(_threshold),
-    "factor": _rule(_factor),
-    "entropy_bound": _rule(_entropy_bound, "entropy", draws=1),
-    "hierarchical": _rule(_hierarchical),
-    "credit": _rule(_threshold),
-    "ancestral": _rule(_ancestral, "entropy", draws=2),
-    "first_hitting": _rule(_first_hitting, draws=1),
-    "remask": _rule(_remask, draws=1, revises=True),
-    "edit": _rule(_edit, revises=True),
-    "flow": _rule(_flow, "entropy", draws=1),
-    "speculative": _rule(_speculative),
+    policy: Rule(apply=apply, traits=TRAITS[policy]) for policy, apply in _APPLY.items()
 }
 """The token policies by name; "solver" is not a rule but a loop of the engine."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from raydiff.diffusion.traits import Traits
 from raydiff.spec import Noise
 
 
@@ -80,10 +81,4 @@ class Rule:
     """One policy."""
 
     apply: Callable[[View], Change]
-    draws: int = 0
-    """K: uniform draws a position that it needs beside the candidate's."""
-    needs: frozenset[str] = frozenset()
-    """Of "margin" and "entropy", those it reads."""
-    revises: bool = False
-    """Whether it may change or hide what it committed; then nothing streams before the block is
-    done, and closed positions are scored too."""
+    traits: Traits

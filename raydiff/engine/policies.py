@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from raydiff.decoding import CHOICES, POLICY_SETTINGS
-from raydiff.diffusion.rules import RULES
+from raydiff.diffusion.traits import TRAITS
 from raydiff.engine.canvas import Canvas
 from raydiff.engine.frame import Floats, Ints
 from raydiff.engine.plan import PolicyRows
@@ -37,7 +37,6 @@ def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) ->
     canvases = [row.canvas for row in rows]
     uniforms = _uniforms(policy, rows, width)  # first: it may pass over steps
     times = [canvas.block.times() for canvas in canvases]
-    rule = RULES[policy]
     past = _past(rows, width) if policy == "credit" else None
     return PolicyRows(
         policy=policy,
@@ -53,7 +52,7 @@ def _policy_rows(policy: str, at: list[int], rows: Sequence[Row], width: int) ->
         if "stop_entropy" in POLICY_SETTINGS[policy] or policy == "speculative"
         else None,
         commit_confidence=_spread(rows, width, lambda c: c.block.history.confidence, 1.0)
-        if rule.revises
+        if TRAITS[policy].revises
         else None,
         past_best=past[0] if past else None,
         past_confidence=past[1] if past else None,
@@ -67,9 +66,9 @@ def _spread(rows: Sequence[Row], width: int, of: Callable[[Canvas], Any], fill: 
 def _needs(policy: str, canvases: Sequence[Canvas]) -> frozenset[str]:
     if policy in ("ancestral", "flow"):  # entropy is for stopping early
         stops = any(canvas.request.decoding.stop_entropy is not None for canvas in canvases)
-        return RULES[policy].needs if stops else frozenset()
+        return TRAITS[policy].needs if stops else frozenset()
     if policy != "quota":
-        return RULES[policy].needs
+        return TRAITS[policy].needs
     scores = {canvas.request.decoding.score for canvas in canvases}
     return frozenset(s for s in scores if s in ("margin", "entropy"))
 
@@ -78,7 +77,7 @@ def _uniforms(policy: str, rows: Sequence[Row], width: int) -> Floats | None:
     """(S, K, W) draws beside the candidate's. A row's own settings decide whether it draws, never
     those of the rows beside it.
     """
-    draws = RULES[policy].draws
+    draws = TRAITS[policy].draws
     own = [policy != "quota" or _draws_rank(row.canvas) for row in rows]
     if not draws or not any(own):
         return None

@@ -63,7 +63,7 @@ def decode(
         trace.forwards += ~state.done
         time, after = (1 - step / steps, max(0.0, 1 - (step + 1) / steps)) if steps else (1, 0)
         logits = predict(state.tokens, state.open, float(time))
-        draws = torch.rand(rows, RULES[policy].draws, start.shape[1], generator=generator)
+        draws = torch.rand(rows, RULES[policy].traits.draws, start.shape[1], generator=generator)
         at_least = shares[step] if step < len(shares) else 1
         chance = torch.rand(start.shape, generator=generator)
         state.see(logits, temperature, chance, _needs(policy, own))
@@ -78,7 +78,7 @@ def decode(
 def _needs(policy: str, own: Mapping[str, float]) -> frozenset[str]:
     """What the rule reads; of ancestral sampling and flow, only if they may stop early."""
     idle = policy in ("ancestral", "flow") and math.isnan(own["stop_entropy"])
-    return frozenset() if idle else RULES[policy].needs
+    return frozenset() if idle else RULES[policy].traits.needs
 
 
 def _number(name: str, value: float | str) -> float:

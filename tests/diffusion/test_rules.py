@@ -18,7 +18,7 @@ from tests.diffusion.views import CASES, MASK, VOCAB, apply, moved, padded, rand
 
 seeds = st.integers(0, 10**6)
 every_policy = pytest.mark.parametrize(("policy", "noise"), CASES)
-COMMITTING = [policy for policy, rule in RULES.items() if not rule.revises]
+COMMITTING = [policy for policy, rule in RULES.items() if not rule.traits.revises]
 ANY: dict[str, dict[str, float | str]] = {
     "quota": {"score": "confidence", "score_temperature": 0},
     "threshold": {"threshold": 0.6},
@@ -84,7 +84,7 @@ def test_a_window_padded_to_a_longer_rows_changes_nothing(
 def test_given_tokens_never_change(policy: str, noise: Noise, seed: int) -> None:
     view = random_view(policy, seed, noise)
     change = apply(policy, view)
-    revisable = view.revisable & RULES[policy].revises
+    revisable = view.revisable & RULES[policy].traits.revises
     fixed = ~view.open & ~revisable
     assert torch.equal(change.tokens[fixed], view.tokens[fixed])
     assert not (change.open & fixed).any()

@@ -81,7 +81,7 @@ def random_view(
         entropy=rand(rows, width) * 2,
         previous_best=torch.where(stable, best, tokens()),
         commit_confidence=rand(rows, width),
-        uniforms=rand(rows, RULES[policy].draws, width),
+        uniforms=rand(rows, RULES[policy].traits.draws, width),
         at_least=torch.randint(1, 4, (rows,), generator=generator),
         step=step,
         full_steps=torch.randint(0, 3, (rows,), generator=generator),
