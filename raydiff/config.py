@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "fp32", "bf16", "fp16", "int8", "int4"]
+Endpoint = Literal["/v1/chat/completions", "/v1/completions"]
 
 APP_NAME = "raydiff"
 """Name of the Serve application."""
@@ -71,6 +72,13 @@ class ModelSettings(Settings):
     max_replicas: int = Field(1, ge=1)
     documents_per_call: int = Field(16, ge=1)
     """Documents that one corpus call carries; `target_ongoing_requests` follows from it."""
+    stall_s: float = Field(16.0, gt=0)
+    """With work to do, a replica that finishes no forward for this long is unhealthy; Serve kills
+    it within 14 s more. Above 16, a stalled replica is not gone within 30 s."""
+    update_surge_percent: int = Field(0, ge=0, le=100)
+    """Replicas of a new version that may start beside the old ones, as a percentage of them. 0
+    stops old replicas first, which needs no spare resources; a model with one replica then makes
+    its calls wait while the new one loads."""
     engine: EngineSettings = EngineSettings()
 
     @property
@@ -82,31 +90,6 @@ class ModelSettings(Settings):
     def served_name(self) -> str:
         """The name that requests use."""
         return self.name or os.path.basename(self.model.rstrip("/"))
-
-
-class AppSettings(Settings):
-    """Arguments of `raydiff.serve.app:build_app`."""
-
-    models: tuple[ModelSettings, ...] = ()
-    """Models to serve; empty means one, made of the shorthand fields below."""
-    model: str = "summarizer"
-    replicas: int = Field(1, ge=1)
-    """Shorthand: replicas of `model` (fixed, no autoscaling)."""
-    threads: int = Field(0, ge=0)
-    """Shorthand: CPU threads of each replica's engine."""
-    num_gpus: float = Field(0.0, ge=0.0)
-    """Shorthand: GPUs (or a fraction of one) reserved per replica."""
-    request_timeout_s: float = Field(600.0, gt=0)
-    """Deadline of an HTTP request when the client names none."""
-    max_body_bytes: int = Field(8 * 2**20, ge=1024)
-    """Largest request body."""
-
-
-class ServeSettings(Settings):
-    """Where the HTTP endpoint listens. Loopback unless told otherwise."""
-
-    host: str = "127.0.0.1"
-    port: int = Field(8000, ge=0, le=65535)
 
 
 class StorageSettings(Settings):
@@ -127,10 +110,74 @@ class StorageSettings(Settings):
     """How long after its driver's last sign of life a run may be taken over by another."""
 
 
+class BatchSettings(Settings):
+    """OpenAI's Files and Batch API."""
+
+    location: str
+    """Directory, or s3://BUCKET/PREFIX, of all files and batches. On a disk it must be one that
+    gateways and the head node share."""
+    storage: StorageSettings = StorageSettings()
+    jobs_url: str | None = None
+    """Of the Ray job server that runs batches, e.g. http://HEAD:8265; `None` asks the cluster."""
+    shared_filesystem: bool = False
+    """Whether a local `location` is on a disk that every node mounts."""
+    max_file_bytes: int = Field(200 * 2**20, ge=1024)
+    """Largest uploaded file."""
+    max_lines: int = Field(50_000, ge=1)
+    """Most requests of a batch."""
+    max_line_bytes: int = Field(2**20, ge=256)
+    """Longest line of a batch's input."""
+    shard_lines: int = Field(32, ge=1)
+    """Lines that are committed together: what a cancelled or killed batch may have to lose."""
+    lines_per_call: int = Field(16, ge=1)
+    """Requests that travel to a replica together."""
+    poll_s: float = Field(5.0, gt=0)
+    """How often a gateway looks after the jobs of unfinished batches."""
+
+
+class AppSettings(Settings):
+    """Arguments of `raydiff.serve.app:build_app`."""
+
+    models: tuple[ModelSettings, ...] = ()
+    """Models to serve; empty means one, made of the shorthand fields below."""
+    model: str = "summarizer"
+    replicas: int = Field(1, ge=1)
+    """Shorthand: replicas of `model` (fixed, no autoscaling)."""
+    threads: int = Field(0, ge=0)
+    """Shorthand: CPU threads of each replica's engine."""
+    num_gpus: float = Field(0.0, ge=0.0)
+    """Shorthand: GPUs (or a fraction of one) reserved per replica."""
+    request_timeout_s: float = Field(600.0, gt=0)
+    """Deadline of an HTTP request when the client names none."""
+    max_body_bytes: int = Field(8 * 2**20, ge=1024)
+    """Largest request body."""
+    batches: BatchSettings | None = None
+    """OpenAI's Files and Batch API; `None` leaves it off."""
+    gateways: int = Field(1, ge=1)
+    """Replicas of the gateway. One of several that dies takes only its own requests along."""
+    drain_s: float = Field(20.0, ge=0)
+    """How long requests in flight may take to end when a gateway, a replica or the whole app is
+    stopped; new ones get 503 meanwhile."""
+
+
+class ServeSettings(Settings):
+    """Where the HTTP endpoint listens. Loopback unless told otherwise."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    haproxy: bool = False
+    """Whether HAProxy, which Ray brings along, takes the place of Serve's own proxy. Its pages of
+    statistics and metrics listen on all interfaces."""
+
+
 class TaskSettings(Settings):
     """What is asked of the model with each document."""
 
-    kind: Literal["summarize", "rewrite", "label"] = "summarize"
+    kind: Literal["summarize", "rewrite", "label", "request"] = "summarize"
+    """Of "request", each document is the body of a request to OpenAI's `endpoint`, with all that
+    is to be done in it."""
+    endpoint: Endpoint = "/v1/chat/completions"
+    """Of requests: what their bodies are meant for."""
     template: str | None = None
     """Prompt with `{text}` where the document goes; `None` is the task's usual one."""
     system: str | None = None
@@ -147,7 +194,15 @@ class TaskSettings(Settings):
     @property
     def output_column(self) -> str:
         """Column of the output that holds the answer."""
-        return {"summarize": "summary", "rewrite": "rewrite", "label": "label"}[self.kind]
+        return _OUTPUT_COLUMNS[self.kind]
+
+
+_OUTPUT_COLUMNS = {
+    "summarize": "summary",
+    "rewrite": "rewrite",
+    "label": "label",
+    "request": "response",
+}
 
 
 class CorpusSettings(Settings):
@@ -156,6 +211,10 @@ class CorpusSettings(Settings):
     input: str
     output: str
     model: str = "summarizer"
+    served_as: str = ""
+    """Name by which the app serves the model; empty means the last part of `model`."""
+    tenant: str = ""
+    """On whose behalf the run is: tenants take turns at the replicas."""
     instruction: str | None = None
     """What to tell a model with a chat template to do with each document; `None` takes a default.
     Other models take the bare text."""

@@ -17,15 +17,20 @@ from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec
 from raydiff.serve.gateway import Gateway
 from raydiff.serve.replica import Replica
+from raydiff.serve.versions import gateway_version, model_version, versioned
 
 GATEWAY = "gateway"
 """Name of the gateway's deployment."""
 GATEWAY_CPUS = 0.1
 GATEWAY_MAX_ONGOING = 100_000
-HEALTH_CHECK_PERIOD_S = 5.0
-HEALTH_CHECK_TIMEOUT_S = 15.0
-SHUTDOWN_TIMEOUT_S = 20.0
+HEALTH_CHECK_PERIOD_S = 3.0
+HEALTH_CHECK_TIMEOUT_S = 7.0
+"""Three checks in a row must fail. They begin up to 1.1 periods apart, and Serve looks at them
+about once a second: a replica that refuses them is killed within 14 s of becoming unhealthy, one that
+does not answer within 29 s of its last answer."""
 CONSTRUCTOR_RETRIES = 2
+ALL_AT_ONCE = 100
+"""Percent: new gateways start before old ones stop, so that no request finds none."""
 
 
 def build_app(args: AppSettings) -> Application:
@@ -38,8 +43,8 @@ def build_app(args: AppSettings) -> Application:
     settings = args.model_copy(update={"models": served_models(args)})
     for model in settings.models:
         check_model(model)
-    replicas = {m.served_name: _replicas(m).bind(m) for m in settings.models}
-    return _gateway().bind(settings, replicas)
+    replicas = {m.served_name: _replicas(m, settings).bind(m) for m in settings.models}
+    return _gateway(settings).bind(settings, replicas)
 
 
 def served_models(args: AppSettings) -> tuple[ModelSettings, ...]:
@@ -106,7 +111,9 @@ def max_ongoing_requests(model: ModelSettings) -> int:
 def required_cpus(settings: AppSettings) -> float:
     """CPUs that the app reserves at its smallest."""
     models = served_models(settings)
-    return GATEWAY_CPUS + sum(m.num_cpus * max(1, m.min_replicas) for m in models)
+    return GATEWAY_CPUS * settings.gateways + sum(
+        m.num_cpus * max(1, m.min_replicas) for m in models
+    )
 
 
 def required_gpus(settings: AppSettings) -> float:
@@ -114,40 +121,45 @@ def required_gpus(settings: AppSettings) -> float:
     return sum(m.num_gpus * m.min_replicas for m in served_models(settings))
 
 
-def _gateway() -> Any:
-    return serve.deployment(
+def _gateway(settings: AppSettings) -> Any:
+    deployment = serve.deployment(
         serve.ingress()(Gateway),
         name=GATEWAY,
-        num_replicas=1,
+        num_replicas=settings.gateways,
         ray_actor_options={"num_cpus": GATEWAY_CPUS},
         max_ongoing_requests=GATEWAY_MAX_ONGOING,
-        **_lifecycle(),
+        max_surge_percent=ALL_AT_ONCE,
+        **_lifecycle(settings),
     )
+    return versioned(deployment, gateway_version(settings))
 
 
-def _replicas(model: ModelSettings) -> Any:
+def _replicas(model: ModelSettings, settings: AppSettings) -> Any:
     actor_options: dict[str, Any] = {"num_cpus": model.num_cpus, "num_gpus": model.num_gpus}
     if model.accelerator_type is not None:
         actor_options["accelerator_type"] = model.accelerator_type
-    return serve.deployment(
+    deployment = serve.deployment(
         Replica,
         name=deployment_name(model.served_name),
         ray_actor_options=actor_options,
         max_ongoing_requests=max_ongoing_requests(model),
+        max_surge_percent=model.update_surge_percent,
+        user_config=model.model_dump(mode="json"),
         autoscaling_config=AutoscalingConfig(
             min_replicas=model.min_replicas,
             max_replicas=model.max_replicas,
             target_ongoing_requests=model.target_ongoing_requests,
         ),
-        **_lifecycle(),
+        **_lifecycle(settings),
     )
+    return versioned(deployment, model_version(model))
 
 
-def _lifecycle() -> dict[str, Any]:
+def _lifecycle(settings: AppSettings) -> dict[str, Any]:
     return {
         "health_check_period_s": HEALTH_CHECK_PERIOD_S,
         "health_check_timeout_s": HEALTH_CHECK_TIMEOUT_S,
-        "graceful_shutdown_timeout_s": SHUTDOWN_TIMEOUT_S,
+        "graceful_shutdown_timeout_s": settings.drain_s,
         "graceful_shutdown_wait_loop_s": 0.5,
         "max_constructor_retry_count": CONSTRUCTOR_RETRIES,
         "logging_config": {"enable_access_log": False},

@@ -30,13 +30,11 @@ from raydiff.metrics import MetricsRecorder, RayBackend, Recorder
 from raydiff.request import Completion, Event, GenerationRequest, Usage
 from raydiff.serve.bridge import CallBridge, EngineThread, StreamBridge, renamed
 from raydiff.serve.rows import RowAnswerer
+from raydiff.simulated import is_simulated, simulated_model
 from raydiff.spec import ModelSpec
 
 if TYPE_CHECKING:
     from raydiff.engine import Engine
-
-STALL_S = 30.0
-"""With work to do, an engine that finishes no forward for this long is unhealthy."""
 
 
 class RunningEngine(EngineThread, Protocol):
@@ -58,9 +56,12 @@ class RunningEngine(EngineThread, Protocol):
 class ReplicaCore:
     """Calls and streams on a running engine, without Ray."""
 
-    def __init__(self, engine: RunningEngine, spec: ModelSpec) -> None:
+    def __init__(
+        self, engine: RunningEngine, spec: ModelSpec, stall_s: float = ModelSettings().stall_s
+    ) -> None:
         self._engine = engine
         self._spec = spec
+        self._stall_s = stall_s
         self._calls = itertools.count()
 
     async def generate(
@@ -143,7 +144,7 @@ class ReplicaCore:
         if not self._engine.alive():
             raise EngineError("The engine's thread died.")
         stalled_s = self._engine.seconds_since_tick()
-        if stalled_s > STALL_S:
+        if stalled_s > self._stall_s:
             raise EngineError(f"The engine has work but finished no forward for {stalled_s:.0f} s.")
 
     def _checked(
@@ -185,8 +186,16 @@ class Replica(ReplicaCore):
         engine = load_engine(settings, self._counter)
         self._thread = EngineLoop(engine)
         self._thread.start()
-        super().__init__(self._thread, engine.spec)
+        super().__init__(self._thread, engine.spec, settings.stall_s)
         self._rows = RowAnswerer(tokenizer=engine.tokenizer, generator=self)
+
+    def reconfigure(self, user_config: dict[str, Any]) -> None:
+        """Take on settings that need no other engine, such as bounds of the replicas.
+
+        Serve calls it first when the replica starts and then when a config changes those.
+        """
+        self._settings = ModelSettings.model_validate(user_config)
+        self._stall_s = self._settings.stall_s
 
     async def answer_row(self, row: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """Yield the answer to one row of a dataset: see `RowAnswerer.answer`, also for the errors.
@@ -225,6 +234,10 @@ def load_engine(settings: ModelSettings, recorder: Recorder) -> Engine:
         ModelError: the checkpoint cannot be loaded or exceeds the device.
     """
     from raydiff.engine import Engine
+
+    if is_simulated(settings.model):
+        time.sleep(simulated_model(settings.model).load)
+        return Engine.load(settings.model, settings=settings.engine, recorder=recorder)
     from raydiff.serve.fit import check_fits
 
     check_fits(settings)

@@ -9,13 +9,14 @@ from dataclasses import replace
 import pytest
 
 from raydiff.client import Refusal
-from raydiff.config import EngineSettings
+from raydiff.config import EngineSettings, ModelSettings
 from raydiff.errors import ClusterError, DeadlineExceeded, EngineError, Overloaded, UsageError
 from raydiff.openai.prompts import PromptReader
 from raydiff.request import Completion, Decoding, Event, GenerationRequest
-from raydiff.serve.replica import STALL_S, ReplicaCore
+from raydiff.serve.replica import ReplicaCore
 
 LONG = 1024
+STALL_S = ModelSettings().stall_s
 
 
 @pytest.fixture
