@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from raydiff.launch import RunningApp
 
 DONE, FAILED_DOCUMENTS = 0, 1
-_DONE_WORD = {"summarize": "summarised", "rewrite": "rewritten", "label": "labelled"}
+_DONE_WORD = {
+    "summarize": "summarised",
+    "rewrite": "rewritten",
+    "label": "labelled",
+    "request": "answered",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,7 @@ class WorkSettings:
             UsageError: the tokenizer cannot tell the task's labels apart.
         """
         task = settings.task
-        combine: dict[str, Combine] = {"summarize": "merge", "rewrite": "join", "label": "vote"}
+        combine: dict[str, Combine] = {"rewrite": "join", "label": "vote"}
         return cls(
             decoding=decoding,
             seed=settings.seed,
@@ -102,7 +102,7 @@ class WorkSettings:
                 overlap=task.kind != "rewrite",
             ),
             merge_depth=settings.merge_depth,
-            combine=combine[task.kind],
+            combine=combine.get(task.kind, "merge"),
             labels=label_tokens(tokenizer, task.labels) if task.kind == "label" else {},
             answer_column=task.output_column,
             skip_empty=settings.on_empty == "skip",

@@ -136,8 +136,12 @@ def open_run(settings: CorpusSettings, decoding: Decoding) -> Iterator[RunDirect
     resolved = load_spec(settings.model).resolve(replace(asked, seed=None))
     if settings.task.kind == "label":
         require_choosable(settings, resolved)
-    style = prompt_style(settings.model, settings.task, settings.instruction, settings.pass_columns)
-    corpus_prompts(settings, style, resolved, Tokenizer.load(settings.model))
+    style = PromptStyle()  # of requests: each says by itself how the model is asked
+    if settings.task.kind != "request":
+        style = prompt_style(
+            settings.model, settings.task, settings.instruction, settings.pass_columns
+        )
+        corpus_prompts(settings, style, resolved, Tokenizer.load(settings.model))
     fingerprint = partial(make_fingerprint, settings, resolved, style, model_digest(settings.model))
     folder = open_folder(settings.output, "output", settings.storage)
     source = open_folder(settings.input, "input", settings.input_storage or settings.storage)

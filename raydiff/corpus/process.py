@@ -26,8 +26,10 @@ from raydiff.corpus.inputs import InputLayout
 from raydiff.corpus.plan import Shard, Span
 from raydiff.corpus.pulse import Pulse
 from raydiff.corpus.reading import Rejected, SpanReader
+from raydiff.corpus.request_lines import RequestReader
+from raydiff.corpus.request_work import RequestWork
 from raydiff.corpus.rows import output_tables
-from raydiff.corpus.sending import Generator, InHand, Sender, require_service
+from raydiff.corpus.sending import Generator, InHand, Sender, Work, require_service
 from raydiff.corpus.work import ShardWork, WorkSettings
 from raydiff.storage import Folder
 from raydiff.text import DocumentPrompts
@@ -49,7 +51,7 @@ class ShardProcessor:
         input_folder: Folder,
         output: Folder,
         layout: InputLayout,
-        prompts: DocumentPrompts,
+        prompts: DocumentPrompts | RequestReader,
         generator: Generator,
         settings: WorkSettings,
         gate: CallGate,
@@ -58,9 +60,9 @@ class ShardProcessor:
         shared: SharedResults | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        """`generator` raises ReplicaDied when the first replica dies under a call. Without
-        `shared` results, every shard generates all its documents. A full disk is waited for
-        for `patience_s`."""
+        """Where documents are requests, `prompts` reads them. `generator` raises ReplicaDied when
+        the first replica dies under a call. Without `shared` results, every shard generates all
+        its documents. A full disk is waited for for `patience_s`."""
         self._reader = SpanReader(input_folder, layout)
         self._output = output
         self._columns = layout.columns
@@ -118,16 +120,14 @@ class ShardProcessor:
             async with self._preparing.shared():
                 await self._begin(shard.work, shard.shard_id)
 
-    async def _begin(self, work: ShardWork, shard_id: str) -> None:
+    async def _begin(self, work: Work, shard_id: str) -> None:
         """Begin what nobody else has; take what others have done."""
         if keys := work.claimable:
             answers = await self._shared.claim(shard_id, keys)
             work.take(dict(zip(keys, answers, strict=True)))
         await asyncio.to_thread(work.begin)
 
-    def _prepare(
-        self, shard: Shard, attempts: ShardAttempts, deaths: int
-    ) -> tuple[ShardWork, pa.Table]:
+    def _prepare(self, shard: Shard, attempts: ShardAttempts, deaths: int) -> tuple[Work, pa.Table]:
         table, texts = self._read(shard, attempts, deaths)
         texts = without_condemned(texts, attempts, self._settings.max_attempts)
         if deaths >= CAREFUL_FROM:
@@ -146,7 +146,9 @@ class ShardProcessor:
         self._pulse.on(shard.shard_id)
         return work, table
 
-    def _work(self, shard: Shard, texts: Sequence[str | Rejected], table: pa.Table) -> ShardWork:
+    def _work(self, shard: Shard, texts: Sequence[str | Rejected], table: pa.Table) -> Work:
+        if isinstance(self._prompts, RequestReader):
+            return RequestWork(shard, texts, self._prompts, self._settings)
         values = template_values(table, self._prompts.style.fields)
         return ShardWork(shard, texts, self._prompts, self._settings, values)
 
@@ -179,7 +181,7 @@ class ShardProcessor:
         self,
         shard: Shard,
         attempts: ShardAttempts,
-        work: ShardWork,
+        work: Work,
         carried: pa.Table,
         started_s: float,
     ) -> ShardReport:

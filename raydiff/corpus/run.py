@@ -107,7 +107,8 @@ def require_reachable(run: RunDirectory) -> None:
 
 
 def _served_name(run: RunDirectory) -> str:
-    return ModelSettings(model=run.settings.model).served_name
+    settings = run.settings
+    return ModelSettings(name=settings.served_as, model=settings.model).served_name
 
 
 def _reports(run: RunDirectory, app_name: str, live: Live) -> Generator[ShardReport, None, None]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from raydiff.corpus.answers import Failure, Summary
+from raydiff.corpus.asks import Ask, Call
 from raydiff.corpus.attempts import ShardAttempts
+from raydiff.corpus.commit import Totals
+from raydiff.corpus.dedupe import Answer
 from raydiff.corpus.gate import CallGate
 from raydiff.corpus.pulse import Pulse
-from raydiff.corpus.work import Ask, Call, ShardWork
 from raydiff.errors import (
     ClusterError,
     DeadlineExceeded,
@@ -38,12 +41,58 @@ class Generator(Protocol):
         """Completions in the order of the requests."""
 
 
+class Work(Protocol):
+    """The documents of a shard under way: `ShardWork`, or `RequestWork` where they are requests."""
+
+    summaries: dict[int, Summary]
+    failures: dict[int, Failure]
+
+    @property
+    def totals(self) -> Totals: ...
+
+    @property
+    def claimable(self) -> Sequence[bytes]: ...
+
+    @property
+    def waiting(self) -> bool: ...
+
+    def take(self, answers: Mapping[bytes, Answer]) -> None: ...
+
+    def settlement(self) -> tuple[dict[bytes, bytes], list[bytes]]: ...
+
+    def begin(self) -> None: ...
+
+    def next_calls(self) -> list[Call]: ...
+
+    def wanted(self, ask: Ask) -> bool: ...
+
+    def request(self, ask: Ask) -> GenerationRequest: ...
+
+    def succeed(self, ask: Ask, completion: Completion) -> None: ...
+
+    def fail(
+        self,
+        ask: Ask,
+        error_type: str,
+        message: str,
+        *,
+        by_service: bool = False,
+        suspect: bool = False,
+    ) -> None: ...
+
+    def suspect(self, ask: Ask) -> None: ...
+
+    def isolate(self, indices: Iterable[int]) -> None: ...
+
+    def condemn(self, ask: Ask, error_type: str, message: str, attempts: int) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class InHand:
     """A shard under way."""
 
     shard_id: str
-    work: ShardWork
+    work: Work
     attempts: ShardAttempts
 
 
@@ -177,7 +226,7 @@ def _may_be_one(error: Exception, asks: Sequence[Ask]) -> bool:
     return len(asks) > 1 and not isinstance(error, DeadlineExceeded | Overloaded)
 
 
-def _fail(work: ShardWork, ask: Ask, error: Exception) -> None:
+def _fail(work: Work, ask: Ask, error: Exception) -> None:
     work.fail(ask, type(error).__name__, _one_line(error), by_service=True, suspect=ask.suspect)
 
 

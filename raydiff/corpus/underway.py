@@ -33,14 +33,12 @@ class UnderWay:
     """Of this level: "length" if that ended one of its answers."""
     totals: Totals = field(default_factory=Totals)
 
-    def ask(
-        self, groups: Sequence[tuple[str, Sequence[int] | None]], *, suspect: bool
-    ) -> list[Ask]:
+    def ask(self, groups: Sequence[tuple[str, Sequence[int] | None]]) -> list[Ask]:
         """Begin a level: its requests. Where there is no prompt, the text is the answer."""
         self.texts = [text for text, _ in groups]
         self.finish_reason = "stop"
         asks = [
-            Ask(index=self.index, level=self.level, chunk=n, prompt_ids=prompt, suspect=suspect)
+            Ask(index=self.index, level=self.level, chunk=n, prompt_ids=prompt)
             for n, (_, prompt) in enumerate(groups)
             if prompt is not None
         ]

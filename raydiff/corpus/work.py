@@ -26,6 +26,7 @@ from raydiff.corpus.fitting import Fitter
 from raydiff.corpus.merging import elected, joined_answers, next_level
 from raydiff.corpus.plan import Shard
 from raydiff.corpus.reading import Rejected
+from raydiff.corpus.retrying import Round
 from raydiff.corpus.underway import UnderWay
 from raydiff.errors import RaydiffError
 from raydiff.request import Completion, GenerationRequest
@@ -57,8 +58,7 @@ class ShardWork:
         self._contents = Contents()
         self._documents: dict[int, UnderWay] = {}
         self._spent = Totals()
-        self._round: list[Ask] = []
-        self._isolated: set[int] = set()
+        self._round = Round(settings.max_attempts)
         for index, text in enumerate(texts):
             if isinstance(text, str):
                 self._texts[index] = text
@@ -117,8 +117,8 @@ class ShardWork:
     def next_calls(self) -> list[Call]:
         """What to send now, longest prompts first and like beside like; empty when done."""
         self.begin()
-        asks, self._round = self._round, []
-        return group_asks([a for a in asks if self.wanted(a)], self._settings.documents_per_call)
+        asks = [ask for ask in self._round.take() if self.wanted(ask)]
+        return group_asks(asks, self._settings.documents_per_call)
 
     def wanted(self, ask: Ask) -> bool:
         """Whether the ask's document can still be answered."""
@@ -164,29 +164,24 @@ class ShardWork:
         suspect: bool = False,
     ) -> None:
         """Take a failure: send again, or give the document up."""
-        if not self.wanted(ask):
-            return
-        attempts = ask.attempts + 1
-        if attempts < self._settings.max_attempts:
-            again = replace(ask, attempts=attempts, suspect=ask.suspect or suspect)
-            self._round.append(again)
+        if not self.wanted(ask) or self._round.again(ask, suspect=suspect):
             return
         self.failures[ask.index] = Failure(
-            error_type=error_type, message=message, attempts=attempts, by_service=by_service
+            error_type=error_type,
+            message=message,
+            attempts=ask.attempts + 1,
+            by_service=by_service,
         )
         self._contents.fail(ask.index)
 
     def suspect(self, ask: Ask) -> None:
         """Send again, alone, with no attempt counted: a replica died under this and others."""
         if self.wanted(ask):
-            self._round.append(replace(ask, suspect=True))
+            self._round.suspect(ask)
 
     def isolate(self, indices: Iterable[int]) -> None:
         """Send these documents alone from now on: they may have taken something along."""
-        self._isolated.update(indices)
-        self._round = [
-            replace(ask, suspect=ask.suspect or ask.index in self._isolated) for ask in self._round
-        ]
+        self._round.isolate(indices)
 
     def condemn(self, ask: Ask, error_type: str, message: str, attempts: int) -> None:
         """The ask's document has failed for good, and with it those that have the same content:
@@ -226,7 +221,7 @@ class ShardWork:
         self.failures.update(dict.fromkeys(self._contents.fail_all(index), failure))
 
     def _ask(self, document: UnderWay, groups: Sequence[tuple[str, Sequence[int] | None]]) -> None:
-        self._round += document.ask(groups, suspect=document.index in self._isolated)
+        self._round.add(document.ask(groups))
 
     def _end_level(self, document: UnderWay) -> None:
         answers = document.texts

@@ -24,6 +24,7 @@ from raydiff.corpus.presence import Presence
 from raydiff.corpus.process import ShardProcessor
 from raydiff.corpus.prompting import corpus_prompts
 from raydiff.corpus.pulse import Pulse
+from raydiff.corpus.request_lines import RequestReader
 from raydiff.corpus.sharing import RunResults
 from raydiff.corpus.sizing import Fleet, Sizer
 from raydiff.corpus.work import WorkSettings
@@ -107,7 +108,11 @@ class ShardWorker:
             input_folder=job.input,
             output=job.output,
             layout=job.layout,
-            prompts=corpus_prompts(settings, job.style, job.decoding, tokenizer),
+            prompts=(
+                RequestReader.of(settings, job.served_name)
+                if settings.task.kind == "request"
+                else corpus_prompts(settings, job.style, job.decoding, tokenizer)
+            ),
             generator=self._pace,
             settings=WorkSettings.of(settings, job.decoding, tokenizer),
             gate=self._gate,
