@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Literal
 
+from raydiff.decoding import MAX_SEED
 from raydiff.decoding import Decoding as Decoding
 
 Lane = Literal["interactive", "batch"]
@@ -38,6 +40,16 @@ class GenerationRequest:
     """Of a stream: emit the whole canvas after each forward, undecided positions included."""
     tenant: str = ""
     """On whose behalf: tenants of a lane take turns, so that none starves another."""
+
+
+def choice_seed(seed: int | None, choice: int) -> int | None:
+    """The seed of the `choice`th of several answers to one request: the first has the request's
+    own, the others are derived from it, so that each is the same whenever it is asked for again.
+    Without a seed none has one."""
+    if seed is None or choice == 0:
+        return seed
+    digest = sha256(f"{seed}/{choice}".encode()).digest()
+    return int.from_bytes(digest[:8]) & MAX_SEED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ from raydiff.request import Decoding, Usage
         ("stop", ""),
         ("stop", [1]),
         ("stop", ["x"] * 17),
+        ("stop", ["x" * 1025]),
         ("policy", "magic"),
         ("cache", "magic"),
         ("ignore_eos", "yes"),

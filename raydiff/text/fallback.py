@@ -17,14 +17,18 @@ class ByteFallback:
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
         self._bytes: dict[int, int] = {}
+        self._known: frozenset[int] = frozenset()
         if "ByteFallback" in repr(backend.decoder):
             for byte in range(256):
                 number = backend.token_to_id(f"<0x{byte:02X}>")
                 if number is not None:
                     self._bytes[number] = byte
+            self._known = frozenset(backend.get_vocab(with_added_tokens=True).values())
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens included."""
+        if self._bytes:  # ids of no token have no text and interrupt no run of bytes
+            ids = [i for i in ids if i in self._known]
         text = self._raw(ids)
         if self._bytes:
             for start, end, run in reversed(list(self._broken(ids))):
