@@ -135,6 +135,32 @@ class BatchSettings(Settings):
     """How often a gateway looks after the jobs of unfinished batches."""
 
 
+class AccessSettings(Settings):
+    """Who may call the endpoint, how large a request may be, and what is logged of it."""
+
+    keys_file: str | None = None
+    """File of API keys (`raydiff keys new` makes entries), or directory of such files, as
+    Kubernetes mounts a Secret; read on every node that runs a gateway. `None` asks for no key."""
+    anonymous: Literal["loopback", "allowed"] = "loopback"
+    """Without `keys_file`: whether the endpoint may listen on other addresses than loopback,
+    where everyone who reaches it may use it."""
+    reload_s: float = Field(1.0, gt=0)
+    """How old the knowledge of `keys_file` may be."""
+    max_rows: int = Field(1024, ge=1)
+    """Most answers that one request may ask for: its prompts times `n`."""
+    max_prompt_tokens: int = Field(2**20, ge=1)
+    """Most prompt tokens of one request, over all its prompts."""
+    max_header_bytes: int = Field(32 * 1024, ge=1024)
+    """Most bytes of a request's headers and path."""
+    max_timeout_s: float = Field(3600.0, gt=0)
+    """Longest deadline that a client may ask for."""
+    log_requests: bool = False
+    """Whether each request is logged to standard output: one JSON object a line, with its id, key
+    id, model, status, tokens and seconds; never a text."""
+    log_text: bool = False
+    """Whether what went wrong is logged with the exceptions' messages, which may quote prompts."""
+
+
 class AppSettings(Settings):
     """Arguments of `raydiff.serve.app:build_app`."""
 
@@ -151,6 +177,7 @@ class AppSettings(Settings):
     """Deadline of an HTTP request when the client names none."""
     max_body_bytes: int = Field(8 * 2**20, ge=1024)
     """Largest request body."""
+    access: AccessSettings = AccessSettings()
     batches: BatchSettings | None = None
     """OpenAI's Files and Batch API; `None` leaves it off."""
     gateways: int = Field(1, ge=1)
