@@ -9,27 +9,29 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from raydiff.config import Device, Dtype, EngineSettings, usable_cores
 from raydiff.engine.applying import apply
+from raydiff.engine.backlog import Outstanding
 from raydiff.engine.canvas import Canvas, State
-from raydiff.engine.device import free_memory_bytes, set_threads
 from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.memory import Budget, Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.prefix import index_for
-from raydiff.engine.report import completion_of, positions_of, request_stats
-from raydiff.engine.running import forget_prefixes, run_denoise, run_encode, runner_for
+from raydiff.engine.report import completion_of, event_of, positions_of, request_stats
+from raydiff.engine.running import load_network, machine_of, run_denoise, run_encode
 from raydiff.engine.scheduler import Plan, Scheduler
 from raydiff.engine.validation import check_request
 from raydiff.engine.warmup import warm_up_requests
 from raydiff.errors import OutOfMemory, UsageError
 from raydiff.metrics import NullRecorder, Recorder
-from raydiff.models.denoiser import Denoiser, LatentDenoiser
-from raydiff.models.loading import load_denoiser
-from raydiff.request import Completion, Decoding, Event, GenerationRequest, Lane, StepStats
+from raydiff.request import Backlog, Completion, Decoding, Event, GenerationRequest, Lane, StepStats
 from raydiff.spec import ModelSpec
 from raydiff.text import Tokenizer
+
+if TYPE_CHECKING:
+    from raydiff.engine.running import Network
 
 MEMORY_SHARE = 0.5
 """Share of free memory that requests may take where the settings name no budget."""
@@ -40,24 +42,24 @@ class Engine:
 
     def __init__(
         self,
-        denoiser: Denoiser | LatentDenoiser,
+        network: Network,
         tokenizer: Tokenizer,
         settings: EngineSettings | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self.settings = settings or EngineSettings()
-        self.spec: ModelSpec = denoiser.spec
+        machine = machine_of(network)
+        self.spec: ModelSpec = machine.spec
         self.tokenizer = tokenizer
         self._recorder: Recorder = recorder or NullRecorder()
-        self._runner = runner_for(denoiser)
-        footprint = Footprint(spec=denoiser.spec, dtype_bytes=denoiser.dtype.itemsize)
-        budget = self.settings.memory_budget_bytes or int(
-            free_memory_bytes(denoiser.device) * MEMORY_SHARE
-        )
+        self._runner = machine.runner
+        footprint = Footprint(spec=machine.spec, dtype_bytes=machine.value_bytes)
+        budget = self.settings.memory_budget_bytes or int(machine.free_bytes * MEMORY_SHARE)
         asked = self.settings.prefix_cache_bytes
-        prefixes = index_for(denoiser.spec, footprint.dtype_bytes, asked, budget)
+        prefixes = index_for(machine.spec, footprint.dtype_bytes, asked, budget)
         budget -= prefixes.capacity_bytes if prefixes is not None else 0
         self._scheduler = Scheduler(self.settings, footprint, Budget(budget), prefixes)
+        self._outstanding = Outstanding(self.settings.max_rows)
         self._canvases: dict[str, Canvas] = {}
         self._events: list[Event] = []
 
@@ -71,7 +73,7 @@ class Engine:
         settings: EngineSettings | None = None,
         recorder: Recorder | None = None,
     ) -> Engine:
-        """Load a checkpoint directory or a bundled model.
+        """Load a checkpoint directory, a bundled model, or one that its name describes.
 
         Sets the process's torch threads from the settings or the cores it may use.
 
@@ -79,9 +81,9 @@ class Engine:
             ModelError: the checkpoint is missing, malformed or of an unknown family.
         """
         settings = settings or EngineSettings()
-        set_threads(settings.threads or usable_cores())
-        denoiser = load_denoiser(path_or_name, device=device, dtype=dtype)
-        return cls(denoiser, Tokenizer.load(path_or_name), settings, recorder)
+        threads = settings.threads or usable_cores()
+        network = load_network(path_or_name, device, dtype, threads)
+        return cls(network, Tokenizer.load(path_or_name), settings, recorder)
 
     def request(
         self,
@@ -91,6 +93,8 @@ class Engine:
         request_id: str | None = None,
         lane: Lane = "interactive",
         stream: bool = False,
+        logprobs: int | None = None,
+        snapshots: bool = False,
     ) -> GenerationRequest:
         """Make a request of a text, or of a whole prompt's token ids.
 
@@ -104,6 +108,8 @@ class Engine:
             decoding=self.spec.resolve(decoding or Decoding()),
             lane=lane,
             stream=stream,
+            logprobs=logprobs,
+            snapshots=snapshots,
         )
 
     def submit(self, request: GenerationRequest) -> None:
@@ -119,6 +125,7 @@ class Engine:
         canvas = Canvas(request, self.spec, self.tokenizer)
         canvas.submitted_s = time.monotonic()
         self._scheduler.add(canvas)
+        self._outstanding.add(request, self.spec)
         self._canvases[request.request_id] = canvas
         if canvas.state is State.FINISHED:  # a single choice needs no forward
             self._retire(canvas)
@@ -137,6 +144,10 @@ class Engine:
     def load_count(self) -> int:
         """Requests waiting and admitted."""
         return len(self._canvases)
+
+    def backlog(self) -> Backlog:
+        """Work taken on and not done, and the rate it is done at; cheap, from any thread."""
+        return self._outstanding.backlog()
 
     def canvases(self) -> list[Canvas]:
         """Canvases in flight, oldest first, to look at and not to change."""
@@ -230,10 +241,11 @@ class Engine:
         return committed
 
     def _emit(self, canvas: Canvas) -> None:
-        text = canvas.transcript.take()
-        if text:
-            self._mark_first_commit(canvas)
-            self._events.append(Event(request_id=canvas.request_id, text=text))
+        event = event_of(canvas)
+        if event is not None:
+            if event.text:
+                self._mark_first_commit(canvas)
+            self._events.append(event)
 
     def _mark_first_commit(self, canvas: Canvas) -> None:
         if canvas.first_commit_s is None:
@@ -244,13 +256,15 @@ class Engine:
         self._scheduler.remove(canvas)
         self._runner.release(canvas.request_id)
         self._canvases.pop(canvas.request_id, None)
+        self._outstanding.remove(
+            canvas.request_id, whole=canvas.finish_reason in ("stop", "length")
+        )
         if canvas.transcript.text:
             self._mark_first_commit(canvas)
         now_s = time.monotonic()
         completion = completion_of(canvas, now_s)
-        event = Event(
-            request_id=canvas.request_id, text=canvas.transcript.take(), completion=completion
-        )
+        event = event_of(canvas, completion)
+        assert event is not None
         self._events.append(event)
         self._recorder.on_request(request_stats(canvas, completion, now_s))
 
@@ -274,10 +288,11 @@ class Engine:
         """Free what is kept of earlier prompts; whether there was anything."""
         if self._scheduler.prefixes is not None:
             self._scheduler.prefixes.clear()
-        return forget_prefixes(self._runner)
+        return self._runner.forget_prefixes()
 
     def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
         forward_s = time.monotonic() - started_s
+        self._outstanding.ran(plan.request_ids, forward_s)
         positions = positions_of(plan)
         self._recorder.on_step(
             StepStats(

@@ -7,12 +7,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from raydiff.engine.engine import Engine
 from raydiff.engine.validation import check_request
 from raydiff.errors import EngineError, Overloaded, RaydiffError
-from raydiff.request import Completion, Event, GenerationRequest, Lane, Usage
+from raydiff.request import Backlog, Completion, Event, GenerationRequest, Lane, Usage
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,11 @@ class EngineLoop:
     def load(self) -> int:
         """Requests submitted and not finished."""
         return len(self._listeners)
+
+    def backlog(self) -> Backlog:
+        """Work taken on and not done, and the rate it is done at; cheap, from any thread."""
+        backlog = self.engine.backlog()
+        return replace(backlog, requests=dict(self._pending))
 
     def seconds_since_tick(self) -> float:
         """Seconds in which there was work and no forward finished; 0 when idle."""
