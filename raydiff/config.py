@@ -316,6 +316,11 @@ def ray_address() -> str | None:
     return os.environ.get("RAY_ADDRESS") or None
 
 
+def dashboard_address() -> str:
+    """URL of the cluster's dashboard, which takes Serve configs."""
+    return os.environ.get("RAY_DASHBOARD_ADDRESS") or "http://127.0.0.1:8265"
+
+
 def s3_endpoint_url() -> str | None:
     """Endpoint of an S3-compatible store that the environment names, if any."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")

@@ -31,6 +31,8 @@ COMMANDS = (
     "runs",
     "plan",
     "serve",
+    "check",
+    "deploy",
     "bench",
     "train",
     "models",

@@ -26,8 +26,8 @@ GATEWAY_MAX_ONGOING = 100_000
 HEALTH_CHECK_PERIOD_S = 3.0
 HEALTH_CHECK_TIMEOUT_S = 7.0
 """Three checks in a row must fail. They begin up to 1.1 periods apart, and Serve looks at them
-about once a second: a replica that refuses them is killed within 14 s of becoming unhealthy, one that
-does not answer within 29 s of its last answer."""
+about once a second: a replica is killed within 14 s of becoming unhealthy, and one that does not
+answer at all within 29 s of its last answer."""
 CONSTRUCTOR_RETRIES = 2
 ALL_AT_ONCE = 100
 """Percent: new gateways start before old ones stop, so that no request finds none."""
@@ -45,6 +45,13 @@ def build_app(args: AppSettings) -> Application:
         check_model(model)
     replicas = {m.served_name: _replicas(m, settings).bind(m) for m in settings.models}
     return _gateway(settings).bind(settings, replicas)
+
+
+def __getattr__(name: str) -> Application:
+    """`raydiff.serve.app:app`, for `serve build`, which takes no arguments: the bundled model's."""
+    if name == "app":
+        return build_app(AppSettings())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def served_models(args: AppSettings) -> tuple[ModelSettings, ...]:
