@@ -123,6 +123,8 @@ class ModelSpec:
     temperature_schedule: tuple[float, float] | None = None
     """Temperature of a block's first step, and the one it falls towards in equal steps, where the
     request gives none (`temperature_at`)."""
+    limited_to: tuple[str, ...] = ()
+    """The policies it knows, where those are not all that undo its noise."""
     defaults: Decoding
 
     def __post_init__(self) -> None:
@@ -164,7 +166,9 @@ class ModelSpec:
         return tuple(
             policy
             for policy, noises in POLICY_NOISE.items()
-            if self.noise in noises and (policy != "speculative" or speculates)
+            if self.noise in noises
+            and (policy != "speculative" or speculates)
+            and policy in (self.limited_to or POLICY_NOISE)
         )
 
     def resolve(self, decoding: Decoding) -> Decoding:

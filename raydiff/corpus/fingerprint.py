@@ -15,8 +15,7 @@ from typing import Any
 from raydiff.config import CorpusSettings
 from raydiff.corpus.inputs import ID_COLUMNS, Columns
 from raydiff.errors import RunConflict
-from raydiff.families import load_spec, model_path
-from raydiff.families.presets import is_random
+from raydiff.families import load_spec, model_path, without_files
 from raydiff.request import Decoding
 from raydiff.text import PromptStyle
 
@@ -79,14 +78,14 @@ def plain(value: object) -> object:
 def model_digest(path_or_name: str) -> str:
     """A hash over the names and contents of a checkpoint's files.
 
-    Of files above 256 MiB it takes the size, the first and the last MiB. Random weights follow
-    from their name.
+    Of files above 256 MiB it takes the size, the first and the last MiB. Random weights, and
+    simulated models, follow from their name.
 
     Raises:
         ModelError: there is no such checkpoint.
     """
     digest = blake2b(digest_size=16)
-    if is_random(path_or_name):
+    if without_files(path_or_name):
         load_spec(path_or_name)
         return path_or_name
     path = model_path(path_or_name)

@@ -44,6 +44,10 @@ class LatentRunner:
         """Free what is kept of a request."""
         self._rows.release(request_id)
 
+    def forget_prefixes(self) -> bool:
+        """Nothing is kept of earlier prompts."""
+        return False
+
     def _denoise(self, plan: LatentPlan) -> DenoiseResult:
         width = plan.tokens.shape[1]
         given = _Given(self._denoiser, plan)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from raydiff.families.family import Family, KeyRule, Source
-from raydiff.families.recognition import BUNDLED, family_of, load_source, load_spec, model_path
+from raydiff.families.recognition import (
+    BUNDLED,
+    family_of,
+    load_source,
+    load_spec,
+    model_path,
+    without_files,
+)
 
 __all__ = [
     "BUNDLED",
@@ -14,4 +21,5 @@ __all__ = [
     "load_source",
     "load_spec",
     "model_path",
+    "without_files",
 ]

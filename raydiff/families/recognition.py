@@ -23,6 +23,8 @@ from raydiff.families import (
 )
 from raydiff.families.family import Config, Family, Source
 from raydiff.families.presets import PREFIX, is_random, random_source
+from raydiff.simulated import PREFIX as SIMULATED
+from raydiff.simulated import is_simulated, simulated_model, simulated_spec
 from raydiff.spec import ModelSpec
 
 MODELS = Path(__file__).parent.parent / "models"
@@ -55,6 +57,11 @@ FAMILIES: tuple[Family, ...] = (
 """In the order in which they are asked; the first that recognises a config has it."""
 
 
+def without_files(path_or_name: str | Path) -> bool:
+    """Whether a name describes its model by itself: random weights, or the simulated denoiser."""
+    return is_random(path_or_name) or is_simulated(path_or_name)
+
+
 def model_path(path_or_name: str | Path) -> Path:
     """The checkpoint directory behind a bundled name or a path.
 
@@ -64,6 +71,8 @@ def model_path(path_or_name: str | Path) -> Path:
     """
     if is_random(path_or_name):
         raise ModelError(f"{path_or_name}: has random weights, not a directory of its own.")
+    if is_simulated(path_or_name):
+        raise ModelError(f"{path_or_name}: is simulated: it has no weights and no directory.")
     bundled = BUNDLED.get(str(path_or_name))
     path = bundled if bundled is not None else Path(path_or_name)
     if not (path / "config.json").is_file():
@@ -72,7 +81,7 @@ def model_path(path_or_name: str | Path) -> Path:
             invalid(
                 "model",
                 expected=f"a bundled name ({names}), a directory with config.json or "
-                f"{PREFIX} and a preset's name",
+                f"{PREFIX} and a preset's name, or {SIMULATED} and what to simulate",
                 got=str(path_or_name),
             )
         )
@@ -118,6 +127,8 @@ def load_spec(path_or_name: str | Path) -> ModelSpec:
     Raises:
         ModelError: the directory is missing, its config is unreadable or its family unknown.
     """
+    if is_simulated(path_or_name):
+        return simulated_spec(simulated_model(path_or_name))
     source = load_source(path_or_name)
     where = f"{source.name}/config.json"
     family = family_of(source.config, where)

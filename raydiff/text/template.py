@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from raydiff.errors import ModelError, UsageError, invalid
-from raydiff.families import load_spec, model_path
-from raydiff.families.presets import is_random
+from raydiff.families import load_spec, model_path, without_files
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -71,7 +70,7 @@ def load_chat_template(path_or_name: str | Path) -> ChatTemplate | None:
         ModelError: the model is unknown, or the template is malformed.
     """
     fallback = load_spec(path_or_name).chat_template
-    if is_random(path_or_name):
+    if without_files(path_or_name):
         return None if fallback is None else ChatTemplate(fallback)
     return read_chat_template(model_path(path_or_name), fallback)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import tokenizers
 
 from raydiff.errors import UsageError, invalid
-from raydiff.families import load_spec, model_path
-from raydiff.families.presets import is_random
+from raydiff.families import load_spec, model_path, without_files
 from raydiff.spec import ModelSpec
 from raydiff.text.backends import hardened, load_backend, recognising_specials
 from raydiff.text.fallback import ByteFallback
@@ -38,13 +37,13 @@ class Tokenizer:
     @classmethod
     def load(cls, path_or_name: str | Path) -> Tokenizer:
         """Read the tokenizer files and the chat template of a checkpoint. A model of random
-        weights has a tokenizer of bytes.
+        weights, or a simulated one, has a tokenizer of bytes.
 
         Raises:
             ModelError: the directory has no readable tokenizer, or a malformed template.
         """
         spec, template = load_spec(path_or_name), load_chat_template(path_or_name)
-        if is_random(path_or_name):
+        if without_files(path_or_name):
             return cls(synthetic_backend(spec), spec, template)
         return cls(load_backend(model_path(path_or_name)), spec, template)
 
