@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -101,6 +102,8 @@ def prompts_of(bench: ServeBench) -> Prompts:
             "documents": len(texts),
             "text_tokens": bench.prompt_tokens,
         }
+    # in the order of their lengths, the beginning of a turn would be lighter than its end
+    texts = tuple(random.Random(bench.seed).sample(texts, len(texts)))
     usual = DocumentPrompts.usual(tokenizer)
     return Prompts(
         texts=texts, prompts=tuple(usual.cut(text) for text in texts), described=described
