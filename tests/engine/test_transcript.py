@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from codecs import getincrementaldecoder
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -131,7 +132,7 @@ def test_a_stream_is_the_text_up_to_the_first_stop_string(
     transcript = byte_transcript(stops, min_tokens)
     edges = [0, *sorted(cut for cut in cuts if cut < len(ids)), len(ids)]
     streamed, ended = "", False
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in pairwise(edges):
         ended = transcript.extend(ids[begin:end])
         streamed += transcript.take()
         if ended:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ def check(tokenizer: Tokenizer, pieces: list[list[int]]) -> None:
         spelling.add(piece)
         assert spelling.text == tokenizer.decode(ids)
         finals.append(spelling.text[: spelling.final_length])
-    for earlier, later in zip(finals, finals[1:], strict=False):
+    for earlier, later in pairwise(finals):
         assert later.startswith(earlier)
     for characters in range(spelling.final_length + 1):
         count = spelling.tokens_for(characters)
