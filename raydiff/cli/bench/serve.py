@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from raydiff.cli.bench.flags import common, finish, numbers
 from raydiff.config import environment_value
 from raydiff.errors import UsageError, invalid
 
@@ -15,8 +16,9 @@ COMPARED = ("of", "over", "clients", "rate_per_s", "prompts_per_request", "token
 PERCENTILES = ("p50_s", "p90_s", "p95_s", "p99_s", "max_s")
 
 
-def add_flags(parser: argparse.ArgumentParser, numbers: Callable[[type], Any]) -> None:
-    """Register what no other benchmark has."""
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    """Flags of `raydiff bench serve`."""
+    common(parser, 256)
     add = parser.add_argument
     add(
         "--contenders",
@@ -40,10 +42,20 @@ def add_flags(parser: argparse.ArgumentParser, numbers: Callable[[type], Any]) -
     add("--processes", type=int, default=1, metavar="N", help="that generate load (1)")
     add("--replicas", type=int, default=1, metavar="N", help="of an app started here (1)")
     add("--max-rows", type=int, default=64, metavar="N", help="rows of an engine (64)")
-    add("--seed", type=int, default=0, metavar="N", help="of arrivals and made prompts (0)")
+    add("--seed", type=int, default=0, metavar="N", help="of arrivals, order and made prompts (0)")
+    parser.set_defaults(run_bench=_serve)
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def _serve(args: argparse.Namespace) -> int:
+    report = _measure(args)
+    _show(report)
+    tables = {"cases": [*COLUMNS, *FIGURES]}
+    if report["comparisons"]:
+        tables["comparisons"] = [*COMPARED, "added_ms"]
+    return finish(args, report, **tables)
+
+
+def _measure(args: argparse.Namespace) -> dict[str, Any]:
     """Run the benchmark that the flags describe."""
     from raydiff.bench.serving.bench import run_serve_bench
     from raydiff.bench.serving.settings import ServeBench
@@ -77,7 +89,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return run_serve_bench(bench, progress=print)
 
 
-def show(report: Mapping[str, Any]) -> None:
+def _show(report: Mapping[str, Any]) -> None:
     """Print what the report's tables have no columns for."""
     from raydiff.bench.report import table
 
