@@ -1,14 +1,18 @@
-"""`raydiff serve`: the HTTP endpoint, until Ctrl-C or SIGTERM."""
+"""`raydiff serve`: the HTTP endpoint, until Ctrl-C or SIGTERM; SIGHUP reads its config again."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from raydiff.errors import UsageError, invalid
+from raydiff.errors import RaydiffError, UsageError, invalid
 
 if TYPE_CHECKING:
     from raydiff.config import AppSettings, Settings
@@ -26,6 +30,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--metrics-port", type=int, help="port of the metrics to scrape (random)")
     parser.add_argument("--replicas", type=int, help="replicas of the model (1)")
     parser.add_argument("--threads", type=int, help="CPU threads of each replica (1)")
+    parser.add_argument("--gateways", type=int, help="replicas of the gateway (1)")
+    parser.add_argument(
+        "--haproxy",
+        action="store_true",
+        help="HAProxy in the place of Serve's proxy; its statistics listen on all interfaces",
+    )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML with the arguments of build_app"
     )
@@ -36,16 +46,41 @@ def run(args: argparse.Namespace) -> int:
     from raydiff.config import ServeSettings
 
     settings = app_settings(args)
-    endpoint = _validated(ServeSettings, {"host": args.host, "port": args.port})
+    asked = {"host": args.host, "port": args.port, "haproxy": args.haproxy}
+    endpoint = _validated(ServeSettings, asked)
     port = args.metrics_port
     if port is not None and not 1 <= port <= 65535:
         raise UsageError(invalid("--metrics-port", expected="a port in [1, 65535]", got=port))
 
     from raydiff.launch import running_app
+    from raydiff.launch.haproxy import require_told
 
-    with running_app(settings, endpoint, metrics_port=port, reuse=False) as app:
-        _serve_until_signal(banner(app))
+    require_told(endpoint)
+    with (
+        hang_ups() as asked_again,
+        running_app(settings, endpoint, metrics_port=port, reuse=False, drain=True) as app,
+    ):
+        _serve_until_signal(banner(app), asked_again, lambda: reload(args))
     return 0
+
+
+def reload(args: argparse.Namespace) -> str:
+    """Read the config again and change the app into it; what to tell the user.
+
+    A config that is wrong changes nothing.
+    """
+    from raydiff.launch.deploy import redeploy
+    from raydiff.serve.app import served_models
+
+    if args.config is None:
+        return "SIGHUP: there is no --config to read again."
+    try:
+        settings = app_settings(args)
+        redeploy(settings)
+    except RaydiffError as error:
+        return f"SIGHUP: {error}"
+    names = ", ".join(model.served_name for model in served_models(settings))
+    return f"Serving {names}"
 
 
 def app_settings(args: argparse.Namespace) -> AppSettings:
@@ -57,7 +92,7 @@ def app_settings(args: argparse.Namespace) -> AppSettings:
     from raydiff.config import AppSettings
 
     values = read_config(args.config) if args.config is not None else {}
-    for name in ("model", "replicas", "threads"):
+    for name in ("model", "replicas", "threads", "gateways"):
         if getattr(args, name) is not None:
             values[name] = getattr(args, name)
     return _validated(AppSettings, values)
@@ -115,9 +150,24 @@ def _validated(kind: type[AnySettings], values: dict[str, Any]) -> AnySettings:
         raise UsageError(message, name) from None
 
 
-def _serve_until_signal(text: str) -> None:
+@contextmanager
+def hang_ups() -> Iterator[SimpleQueue[None]]:
+    """Inside, each SIGHUP is put into the queue."""
+    arrived: SimpleQueue[None] = SimpleQueue()
+    previous = signal.signal(signal.SIGHUP, lambda *_: arrived.put(None))
+    try:
+        yield arrived
+    finally:
+        signal.signal(signal.SIGHUP, previous)
+
+
+def _serve_until_signal(
+    text: str, asked_again: SimpleQueue[None], again: Callable[[], str]
+) -> None:
     try:
         print(text, flush=True)
-        signal.pause()
+        while True:
+            asked_again.get()
+            print(again(), file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         print("Shutting down.", flush=True)

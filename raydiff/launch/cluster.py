@@ -12,7 +12,8 @@ from ray._private.utils import read_ray_address
 from ray.exceptions import RayError
 
 from raydiff.config import ServeSettings, ray_address
-from raydiff.errors import ClusterError
+from raydiff.errors import ClusterError, UsageError
+from raydiff.launch.haproxy import RUNNING_CLUSTER, haproxy_environment
 from raydiff.launch.ports import require_free
 from raydiff.launch.probe import probe
 from raydiff.launch.signals import deferred
@@ -62,8 +63,10 @@ def join_cluster(*, cpus: int, endpoint: ServeSettings, metrics_port: int | None
         require_free("--port", endpoint.host, endpoint.port)
         if metrics_port is not None:
             require_free("--metrics-port", LOOPBACK, metrics_port)
-        _start(cpus, metrics_port)
+        _start(cpus, metrics_port, endpoint)
         return _cluster(started=True, connected=True)
+    if endpoint.haproxy:
+        raise UsageError(RUNNING_CLUSTER, "haproxy")
     _connect(address, named is not None)
     cluster = _cluster(started=False, connected=True)
     if metrics_port is not None and not cluster.metrics_url.endswith(f":{metrics_port}/metrics"):
@@ -119,11 +122,13 @@ def _reason(error: RuntimeError) -> str:
     return " ".join(lines)
 
 
-def _start(cpus: int, metrics_port: int | None) -> None:
+def _start(cpus: int, metrics_port: int | None, endpoint: ServeSettings) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # By default Ray's workers yield to every other process (nice 15): on a machine that does
     # anything else, replicas would starve.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    if endpoint.haproxy:
+        os.environ.update(haproxy_environment())
     try:
         _init(
             address=LOCAL,

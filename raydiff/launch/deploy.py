@@ -8,9 +8,10 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from typing import Any
 
 import ray
 from ray import serve
@@ -22,9 +23,10 @@ from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview
 
 from raydiff.config import APP_NAME, AppSettings, ServeSettings
 from raydiff.errors import ClusterError, ModelError
+from raydiff.launch.drain import drain_gateways
 from raydiff.launch.ports import free_port, require_free
 from raydiff.launch.signals import at_termination, undisturbed
-from raydiff.serve.app import required_cpus, required_gpus
+from raydiff.serve.app import build_app, required_cpus, required_gpus
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +48,8 @@ class Deployed:
 
     name: str
     route: str | None
-    deployments: frozenset[str]
+    deployments: Mapping[str, Any]
+    """What each was configured with; of our models, `raydiff.serve.versions.user_config`."""
 
 
 def running_applications() -> list[Deployed]:
@@ -54,18 +57,31 @@ def running_applications() -> list[Deployed]:
     client = _get_global_client(raise_if_no_controller_running=False)
     details = {} if client is None else client.get_serve_details()["applications"]
     return [
-        Deployed(name=name, route=app["route_prefix"], deployments=frozenset(app["deployments"]))
+        Deployed(
+            name=name,
+            route=app["route_prefix"],
+            deployments={
+                deployment: details["deployment_config"].get("user_config")
+                for deployment, details in app["deployments"].items()
+            },
+        )
         for name, app in details.items()
     ]
 
 
 @contextmanager
 def deployed(
-    application: Application, settings: AppSettings, endpoint: ServeSettings, *, keep: bool
+    application: Application,
+    settings: AppSettings,
+    endpoint: ServeSettings,
+    *,
+    keep: bool,
+    drain: bool,
 ) -> Iterator[None]:
     """The application on this cluster, for the time of the block.
 
-    `keep` leaves it in place on the way out, for a cluster that is about to stop anyway.
+    `keep` leaves it in place on the way out, for a cluster that is about to stop anyway. `drain`
+    lets the requests in flight end first, for up to `settings.drain_s`.
 
     Raises:
         ClusterError: the HTTP port is taken, or the application does not start.
@@ -77,9 +93,16 @@ def deployed(
             _start_serve(endpoint)
         else:
             _warn_of_other_endpoint(endpoint)
-        with at_termination(lambda: _request_removal(started_serve, keep)):
+        if drain:
             _deploy(application, settings)
-            yield
+            try:
+                yield
+            finally:
+                drain_gateways(APP_NAME, settings.drain_s)
+        else:
+            with at_termination(lambda: _request_removal(started_serve, keep)):
+                _deploy(application, settings)
+                yield
     finally:
         if not keep:
             # Ray prints Serve's end as an error, on the standard output of whoever asked for it
@@ -125,6 +148,19 @@ def endpoint_url(node_address: str) -> str:
     if host in ("0.0.0.0", "::"):
         host = node_address
     return f"http://{f'[{host}]' if ':' in host else host}:{options.port}{options.root_path}"
+
+
+def redeploy(settings: AppSettings) -> None:
+    """Change the running application into the one that `settings` describe.
+
+    Models whose own settings are what they were keep their replicas and what runs on them.
+
+    Raises:
+        ClusterError: Serve refused it, or it does not start.
+        ModelError: a model is unknown or cannot be loaded.
+        UsageError: settings contradict each other.
+    """
+    _deploy(build_app(settings), settings)
 
 
 def _deploy(application: Application, settings: AppSettings) -> None:

@@ -10,14 +10,15 @@ from typing import Any
 
 from ray import serve
 from ray.serve import Application
-from ray.serve.config import AutoscalingConfig
+from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 
 from raydiff.config import AppSettings, ModelSettings, deployment_name
 from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec
+from raydiff.serve.autoscaling import BacklogPolicy
 from raydiff.serve.gateway import Gateway
 from raydiff.serve.replica import Replica
-from raydiff.serve.versions import gateway_version, model_version, versioned
+from raydiff.serve.versions import gateway_version, model_version, user_config, versioned
 
 GATEWAY = "gateway"
 """Name of the gateway's deployment."""
@@ -151,15 +152,31 @@ def _replicas(model: ModelSettings, settings: AppSettings) -> Any:
         ray_actor_options=actor_options,
         max_ongoing_requests=max_ongoing_requests(model),
         max_surge_percent=model.update_surge_percent,
-        user_config=model.model_dump(mode="json"),
-        autoscaling_config=AutoscalingConfig(
-            min_replicas=model.min_replicas,
-            max_replicas=model.max_replicas,
-            target_ongoing_requests=model.target_ongoing_requests,
-        ),
+        user_config=user_config(model),
+        autoscaling_config=_autoscaling(model),
         **_lifecycle(settings),
     )
     return versioned(deployment, model_version(model))
+
+
+def _autoscaling(model: ModelSettings) -> AutoscalingConfig:
+    """Serve's bounds around our policy, which has its own delays and steps: Serve adds none."""
+    rules = model.autoscaling
+    policy = AutoscalingPolicy(
+        policy_function=BacklogPolicy,
+        policy_kwargs=rules.model_dump(exclude={"stats_interval_s"}),
+    )
+    return AutoscalingConfig(
+        min_replicas=model.min_replicas,
+        max_replicas=model.max_replicas,
+        target_ongoing_requests=model.target_ongoing_requests,
+        metrics_interval_s=rules.stats_interval_s,
+        look_back_period_s=max(rules.look_back_s, rules.stats_interval_s),
+        upscale_delay_s=0.0,
+        downscale_delay_s=0.0,
+        downscale_to_zero_delay_s=0.0,
+        policy=policy,
+    )
 
 
 def _lifecycle(settings: AppSettings) -> dict[str, Any]:

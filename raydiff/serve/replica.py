@@ -28,6 +28,7 @@ from raydiff.errors import (
 )
 from raydiff.metrics import MetricsRecorder, RayBackend, Recorder
 from raydiff.request import Completion, Event, GenerationRequest, Usage
+from raydiff.serve import autoscaling
 from raydiff.serve.bridge import CallBridge, EngineThread, StreamBridge, renamed
 from raydiff.serve.rows import RowAnswerer
 from raydiff.simulated import is_simulated, simulated_model
@@ -194,7 +195,7 @@ class Replica(ReplicaCore):
 
         Serve calls it first when the replica starts and then when a config changes those.
         """
-        self._settings = ModelSettings.model_validate(user_config)
+        self._settings = ModelSettings.model_validate(user_config["settings"])
         self._stall_s = self._settings.stall_s
 
     async def answer_row(self, row: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
@@ -219,6 +220,16 @@ class Replica(ReplicaCore):
             "target_calls": settings.target_ongoing_requests,
             "work": asdict(self._counter.work),
             "now_s": time.time(),
+        }
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Work in hand and speed, for `raydiff.serve.autoscaling`."""
+        backlog = self._thread.backlog()
+        return {
+            autoscaling.INTERACTIVE: backlog.row_forwards.get("interactive", 0.0),
+            autoscaling.BATCH: backlog.row_forwards.get("batch", 0.0),
+            autoscaling.RATE: backlog.row_forwards_per_s,
+            autoscaling.DONE: float(self._counter.work.rows),
         }
 
     def __del__(self) -> None:

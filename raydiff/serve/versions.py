@@ -8,7 +8,6 @@ a version of its own keeps its replicas for as long as that stays the same.
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ _SCALE = {
     "update_surge_percent",
 }
 """What Serve and `Replica.reconfigure` change on running replicas."""
+_PIECE_BYTES = 2**20
 
 
 class VersionedConfig(DeploymentConfig):  # type: ignore[misc]  # Ray has no complete types
@@ -58,25 +58,40 @@ def versioned(deployment: Deployment, version: str) -> Deployment:
 
 def model_version(model: ModelSettings) -> str:
     """The version of a model's replicas: all that would make them another engine."""
-    return _digest(model.model_dump_json(exclude=_SCALE), checkpoint_mark(model.model))
+    return _digest(model.model_dump_json(exclude=_SCALE), checkpoint_digest(model.model))
+
+
+def user_config(model: ModelSettings) -> dict[str, Any]:
+    """What `Replica.reconfigure` gets, and what tells others how the model was loaded."""
+    digest = checkpoint_digest(model.model)
+    return {"settings": model.model_dump(mode="json"), "checkpoint": digest}
 
 
 def gateway_version(settings: AppSettings) -> str:
     """The version of the gateway, which knows of every model what requests are checked against."""
     models = [
-        (m.model_dump_json(), checkpoint_mark(m.model), m.served_name) for m in settings.models
+        (m.model_dump_json(), checkpoint_digest(m.model), m.served_name) for m in settings.models
     ]
     return _digest(settings.model_dump_json(exclude={"models", "gateways"}), repr(models))
 
 
-def checkpoint_mark(model: str) -> str:
-    """Tells a checkpoint's directory from one of other contents, without reading its weights."""
+def checkpoint_digest(model: str) -> str:
+    """Tells a checkpoint's directory from one of other contents; empty for a model with a name.
+
+    Of large files it reads the beginning and the end, not all of the weights.
+    """
     folder = Path(model)
     if not folder.is_dir():
         return ""
-    files = sorted(file for file in folder.iterdir() if file.is_file())
-    marks = [(file.name, os.stat(file).st_size, os.stat(file).st_mtime_ns) for file in files]
-    return repr(marks)
+    total = hashlib.sha256()
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
+        size = file.stat().st_size
+        total.update(f"{file.name} {size} ".encode())
+        with file.open("rb") as content:
+            total.update(content.read(_PIECE_BYTES))
+            content.seek(max(_PIECE_BYTES, size - _PIECE_BYTES))
+            total.update(content.read(_PIECE_BYTES))
+    return total.hexdigest()
 
 
 def _digest(*parts: str) -> str:
