@@ -16,16 +16,19 @@ from raydiff.text.styles import (
     read_examples,
 )
 from raydiff.text.tokenizer import Tokenizer
+from raydiff.text.turns import FittedChat, fit_chat
 
 __all__ = [
     "DocumentPrompts",
     "Fitted",
+    "FittedChat",
     "Labels",
     "LengthPolicy",
     "PromptStyle",
     "Tokenizer",
     "decoding_for",
     "decoding_for_labels",
+    "fit_chat",
     "label_tokens",
     "longest_text",
     "prompt_style",
