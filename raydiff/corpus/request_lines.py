@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +76,14 @@ class RequestReader:
         if body.stream:
             raise UsageError("stream: expected false in a batch, got True. Leave it out.", "stream")
         key = f"{derived_seed(self.seed, identity):016x}"
-        answer = Answer(dialect=dialect, model=self.model, key=key, created=int(time.time()))
+        answer = Answer(
+            dialect=dialect,
+            model=self.model,
+            body=body,
+            tokenizer=self.prompts.tokenizer,
+            lane="batch",
+            key=key,
+        )
         requests = self.prompts.requests(body, request_id)
         return RequestLine(
             answer=answer,

@@ -63,3 +63,36 @@ def _part_text(part: Any) -> str:
     if not isinstance(text, str) or set(part) - {"type", "text"}:
         raise ValueError("expected a text part with 'type' and 'text' only")
     return text
+
+
+_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
+PROMPT_SCHEMA: dict[str, Any] = {
+    "description": "A text, the tokens of one, or a list of either, each answered by itself.",
+    "anyOf": [
+        {"type": "string"},
+        _IDS,
+        {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, _IDS]},
+            "minItems": 1,
+            "maxItems": MAX_PROMPTS,
+        },
+    ],
+}
+"""JSON schema of what `prompts_of` takes."""
+
+CONTENT_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string"},
+        {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["type", "text"],
+                "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+                "additionalProperties": False,
+            },
+        },
+    ]
+}
+"""JSON schema of what `text_of` takes."""

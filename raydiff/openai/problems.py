@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from raydiff.errors import (
@@ -28,6 +29,7 @@ class Problem:
     param: str | None = None
     code: str | None = None
     retry_after_s: float | None = None
+    more_headers: Mapping[str, str] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """OpenAI's error body."""
@@ -40,10 +42,10 @@ class Problem:
         return {"error": error}
 
     def headers(self) -> dict[str, str]:
-        """`Retry-After` in whole seconds, where trying again is worth it."""
+        """`Retry-After` in whole seconds, where trying again is worth it, and `more_headers`."""
         if self.retry_after_s is None:
-            return {}
-        return {"Retry-After": str(max(1, math.ceil(self.retry_after_s)))}
+            return dict(self.more_headers)
+        return {**self.more_headers, "Retry-After": str(max(1, math.ceil(self.retry_after_s)))}
 
 
 class HttpRefusal(Exception):

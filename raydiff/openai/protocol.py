@@ -1,77 +1,43 @@
 """The bodies of OpenAI's text endpoints, and what of them raydiff understands.
 
 Unknown fields are refused by name. Fields that OpenAI knows and raydiff does not support pass
-only with a value that asks for nothing. `null` means absent. An absent temperature is the
-model's own default, not OpenAI's 1.
+only with a value that asks for nothing (`raydiff.openai.unsupported`). `null` means absent. An
+absent temperature is the model's own default, not OpenAI's 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import Field, PlainValidator, ValidationError, WithJsonSchema
 
 from raydiff.errors import DecodingError, UsageError, invalid
-from raydiff.openai.contents import Prompt, prompts_of, text_of
+from raydiff.openai.contents import CONTENT_SCHEMA, PROMPT_SCHEMA, Prompt, prompts_of, text_of
+from raydiff.openai.reading import Body, usage_error, without_nulls
+from raydiff.openai.unsupported import IN_BODY, IN_MESSAGE, without_neutral
 from raydiff.request import Decoding
 
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "best_of": (1,),
-    "echo": (False,),
-    "suffix": ("",),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "length_penalty": (1,),
-    "min_p": (0,),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
-    "response_format": ({"type": "text"},),
-    "modalities": (["text"],),
-    "audio": (),
-    "prediction": (),
-    "reasoning_effort": (),
-    "verbosity": (),
-    "web_search_options": (),
-    "store": (False,),
-    "metadata": ({},),
-    "service_tier": ("auto", "default"),
-}
-"""Fields of OpenAI's API and of load generators that raydiff does not support, with the values
-that ask for nothing."""
-
-_NEUTRAL_IN_MESSAGE: dict[str, tuple[Any, ...]] = {
-    "tool_calls": ([],),
-    "annotations": ([],),
-    "refusal": (),
-    "audio": (),
-    "function_call": (),
-}
+MAX_N = 128
+"""Most answers to one prompt."""
+MAX_LABEL = 512
+"""Longest `user` and the like, in characters."""
 
 _ALL_TOKENS = -1
 """How other servers spell a `top_k` that keeps all tokens."""
 
-
-class Body(BaseModel):
-    """Base of request bodies: no coercion, unknown fields refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+_LABEL = "A label of yours, up to 512 characters. It changes no answer."
+_Label = Annotated[str | None, Field(max_length=MAX_LABEL, description=_LABEL)]
 
 
 class StreamOptions(Body):
     """The `stream_options` object."""
 
-    include_usage: bool = False
-    include_obfuscation: bool = False
+    include_usage: bool = Field(False, description="A last chunk has the usage of all choices.")
+    continuous_usage_stats: bool = Field(
+        False, description="Every chunk has the usage so far; needs include_usage."
+    )
+    include_obfuscation: bool = Field(False, description="Accepted; chunks are never padded.")
 
 
 def _diffusion_of(value: Any) -> dict[str, Any]:
@@ -93,7 +59,8 @@ def _diffusion_of(value: Any) -> dict[str, Any]:
 class GenerationBody(Body):
     """What both endpoints share."""
 
-    model: str | None = None
+    model: str | None = Field(None, description="May be left out where one model is served.")
+    n: int = Field(1, ge=1, le=MAX_N, description="Answers to each prompt.")
     max_tokens: int | None = None
     min_tokens: int | None = None
     ignore_eos: bool | None = None
@@ -101,12 +68,24 @@ class GenerationBody(Body):
     top_p: float | None = None
     top_k: int | None = None
     seed: int | None = None
-    stop: Any = None
-    stream: bool = False
+    stop: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array"}]})] = None
+    stream: bool = Field(False, description="Answer in server-sent events, as text becomes final.")
     stream_options: StreamOptions | None = None
-    user: str | None = None
-    diffusion: Annotated[dict[str, Any], PlainValidator(_diffusion_of)] = {}
-    """How to denoise: the settings of Decoding that have no field of their own above."""
+    service_tier: Literal["auto", "default", "flex"] = Field(
+        "auto", description="flex: in the batch lane, behind all interactive requests."
+    )
+    user: _Label = None
+    safety_identifier: _Label = None
+    prompt_cache_key: _Label = None
+    diffusing: bool = Field(
+        False,
+        description="With stream: every chunk has the whole canvas as it stands, undecided "
+        "positions too, in place of new text; the chunk with finish_reason has the final text.",
+    )
+    diffusion: Annotated[dict[str, Any], PlainValidator(_diffusion_of)] = Field(
+        {}, description="How to denoise."
+    )
+    """The settings of Decoding that have no field of their own above."""
 
     def decoding(self) -> Decoding:
         """The decoding parameters that the body names.
@@ -122,7 +101,7 @@ class GenerationBody(Body):
             "top_p": self.top_p,
             "top_k": None if self.top_k == _ALL_TOKENS else self.top_k,
             "seed": self.seed,
-            "stop": self.stop or None,
+            "stop": None if self.stop in ("", []) else self.stop,
             **self.diffusion,
         }
         try:
@@ -135,8 +114,36 @@ class GenerationBody(Body):
         return self.max_tokens
 
     @property
+    def top(self) -> int | None:
+        """How many alternatives to give with each token's log-probability; `None`: no
+        log-probabilities."""
+        return None
+
+    @property
     def include_usage(self) -> bool:
         return self.stream_options is not None and self.stream_options.include_usage
+
+    @property
+    def continuous_usage(self) -> bool:
+        """Whether every chunk has the usage so far."""
+        return self.include_usage and bool(
+            self.stream_options and self.stream_options.continuous_usage_stats
+        )
+
+    def check(self) -> None:
+        """Check the fields against each other.
+
+        Raises:
+            UsageError: they contradict each other; `param` names one.
+        """
+        if self.stream_options is not None and not self.stream:
+            message = "stream_options: expected only together with stream=true."
+            raise UsageError(message, "stream_options")
+        if self.diffusing and not self.stream:
+            raise UsageError("diffusing: expected only together with stream=true.", "diffusing")
+        if self.diffusing and self.top is not None:
+            message = "diffusing: not together with logprobs, which only final tokens have."
+            raise UsageError(message, "diffusing")
 
 
 DIFFUSION_FIELDS = tuple(
@@ -148,15 +155,31 @@ DIFFUSION_FIELDS = tuple(
 class CompletionBody(GenerationBody):
     """Body of `/v1/completions`."""
 
-    prompt: Annotated[list[Prompt], PlainValidator(prompts_of)]
-    """One entry per row to generate."""
+    prompt: Annotated[list[Prompt], PlainValidator(prompts_of), WithJsonSchema(PROMPT_SCHEMA)]
+    """One entry per prompt."""
+    echo: bool = Field(False, description="Begin each text with its prompt.")
+    logprobs: int | None = Field(
+        None, ge=0, le=5, description="Log-probabilities of the tokens, with so many alternatives."
+    )
+
+    @property
+    def top(self) -> int | None:
+        return self.logprobs
+
+    def check(self) -> None:
+        super().check()
+        if self.echo and self.logprobs is not None:
+            message = "echo: not together with logprobs; the prompt's tokens have none."
+            raise UsageError(message, "echo")
+        if self.echo and self.diffusing:
+            raise UsageError("echo: not together with diffusing.", "echo")
 
 
 class ChatMessage(Body):
     """One message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str, PlainValidator(text_of)]
+    content: Annotated[str, PlainValidator(text_of), WithJsonSchema(CONTENT_SCHEMA)]
     name: str | None = None
 
 
@@ -165,6 +188,25 @@ class ChatBody(GenerationBody):
 
     messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = None
+    logprobs: bool = Field(False, description="Give the log-probabilities of the tokens.")
+    top_logprobs: int | None = Field(
+        None, ge=0, le=20, description="Alternatives with each; needs logprobs."
+    )
+    truncation: Literal["none", "oldest_turns"] = Field(
+        "none",
+        description="What becomes of a chat that exceeds the context: refused, or without its "
+        "oldest turns. System messages and the last turn stay.",
+    )
+
+    @property
+    def top(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    def check(self) -> None:
+        super().check()
+        if self.top_logprobs and not self.logprobs:
+            message = "top_logprobs: expected only together with logprobs=true."
+            raise UsageError(message, "top_logprobs")
 
     def token_limit(self) -> int | None:
         if self.max_completion_tokens is None:
@@ -183,78 +225,32 @@ class ChatBody(GenerationBody):
         return [{"role": m.role, "content": m.content} for m in self.messages]
 
 
-AnyBody = TypeVar("AnyBody", bound=GenerationBody)
+AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 def parse_body(kind: type[AnyBody], raw: object) -> AnyBody:
     """Check a decoded JSON value against a body.
 
     Raises:
-        UsageError: it is no object, a field is unknown, unsupported or of the wrong type;
-            `param` is the field's path.
+        UsageError: it is no object, a field is unknown, unsupported, of the wrong type or
+            contradicts another; `param` is the field's path.
     """
     if not isinstance(raw, dict):
         raise UsageError(invalid("body", expected="a JSON object", got=type(raw).__name__))
-    body = _without_nulls(raw)
-    body = _without_neutral(body, _NEUTRAL, "", kind.model_fields)
+    body = without_nulls(raw)
+    if issubclass(kind, GenerationBody):
+        body = without_neutral(body, IN_BODY, "", kind.model_fields)
     if isinstance(body.get("messages"), list):
         body["messages"] = [
-            _without_neutral(m, _NEUTRAL_IN_MESSAGE, f"messages.{i}.") if isinstance(m, dict) else m
+            without_neutral(m, IN_MESSAGE, f"messages.{i}.") if isinstance(m, dict) else m
             for i, m in enumerate(body["messages"])
         ]
     try:
         parsed = kind.model_validate(body)
     except ValidationError as error:
-        raise _usage_error(error) from None
-    if parsed.stream_options is not None and not parsed.stream:
-        message = "stream_options: expected only together with stream=true."
-        raise UsageError(message, "stream_options")
+        raise usage_error(error) from None
+    parsed.check()
     return parsed
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(v) for name, v in value.items() if v is not None}
-    if isinstance(value, list) and any(isinstance(v, dict) for v in value):
-        return [_without_nulls(v) for v in value]
-    return value
-
-
-def _without_neutral(
-    body: Mapping[str, Any],
-    neutral: Mapping[str, tuple[Any, ...]],
-    prefix: str,
-    known: Mapping[str, object] | None = None,
-) -> dict[str, Any]:
-    kept = {}
-    for name, value in body.items():
-        if name not in neutral or name in (known or ()):
-            kept[name] = value
-        elif not any(_same(value, allowed) for allowed in neutral[name]):
-            remedy = f"Leave it out{_allowed(neutral[name])}."
-            message = f"{prefix}{name}: not supported with this value. {remedy}"
-            raise UsageError(message, f"{prefix}{name}")
-    return kept
-
-
-def _same(value: Any, allowed: Any) -> bool:
-    is_bool = isinstance(value, bool), isinstance(allowed, bool)
-    return is_bool[0] == is_bool[1] and bool(value == allowed)
-
-
-def _allowed(values: Sequence[Any]) -> str:
-    return f" or give {' or '.join(repr(v) for v in values)}" if values else ""
-
-
-def _usage_error(error: ValidationError) -> UsageError:
-    first = error.errors(include_url=False, include_input=False)[0]
-    param = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return UsageError(f"{param}: unknown field.", param)
-    if first["type"] == "missing":
-        return UsageError(f"{param}: required, but missing.", param)
-    message = first["msg"].removeprefix("Value error, ")
-    return UsageError(f"{param}: {message[:1].lower()}{message[1:]}.".replace("..", "."), param)
 
 
 def body_path(error: DecodingError) -> DecodingError:

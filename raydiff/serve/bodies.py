@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any, NoReturn
 
-from fastapi import Request
+from starlette.requests import Request
 
 from raydiff.errors import UsageError, invalid
 from raydiff.openai.problems import HttpRefusal, Problem

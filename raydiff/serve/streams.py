@@ -5,99 +5,144 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Any, cast
 
-from fastapi.responses import StreamingResponse
+from starlette.datastructures import State
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from raydiff.errors import EngineError
-from raydiff.openai.answers import Answer, total
+from raydiff.openai.answers import Answer
+from raydiff.openai.chunks import ChunkWriter
 from raydiff.openai.problems import problem_of
-from raydiff.request import Event, Usage
+from raydiff.request import Event
+from raydiff.serve.access import Admission
 
 Row = tuple[int, Event]
 """The number of a row, and something that happened to it."""
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+_DONE = b"data: [DONE]\n\n"
 
 
 async def merged(streams: Sequence[AsyncIterator[Event]]) -> AsyncIterator[Row]:
-    """Yield the events of all streams as they come; closing it closes them.
+    """Yield the events of all streams as they come; closing it closes them. What the reader has
+    not taken yet of a row is one event, however slow it reads.
 
     Raises:
         EngineError: a row failed; whatever else a stream raises comes through.
     """
-    queue: asyncio.Queue[Row | Exception] = asyncio.Queue()
-    tasks = [
-        asyncio.create_task(_pump(index, stream, queue)) for index, stream in enumerate(streams)
-    ]
+    pending = _Pending()
+    tasks = [asyncio.create_task(_pump(i, stream, pending)) for i, stream in enumerate(streams)]
     try:
         left = len(tasks)
         while left:
-            item = await queue.get()
-            if isinstance(item, Exception):
-                raise item
-            completion = item[1].completion
-            if completion is not None:
+            index, event = await pending.next()
+            if event.completion is not None:
                 left -= 1
-                if completion.finish_reason == "error":
-                    raise EngineError(completion.error or "The engine failed.")
-            yield item
+                if event.completion.finish_reason == "error":
+                    raise EngineError(event.completion.error or "The engine failed.")
+            yield index, event
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pump(
-    index: int, stream: AsyncIterator[Event], queue: asyncio.Queue[Row | Exception]
-) -> None:
+class _Pending:
+    """What was not read yet: an event per row."""
+
+    def __init__(self) -> None:
+        self._events: dict[int, Event] = {}
+        self._error: Exception | None = None
+        self._ready = asyncio.Event()
+
+    def add(self, index: int, event: Event) -> None:
+        earlier = self._events.get(index)
+        self._events[index] = event if earlier is None else earlier.then(event)
+        self._ready.set()
+
+    def fail(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._ready.set()
+
+    async def next(self) -> Row:
+        """The row that has waited longest.
+
+        Raises:
+            Exception: a stream failed, and what came before is read.
+        """
+        await self._ready.wait()
+        if not self._events:
+            assert self._error is not None
+            raise self._error
+        index = next(iter(self._events))
+        event = self._events.pop(index)
+        if not self._events and self._error is None:
+            self._ready.clear()
+        return index, event
+
+
+async def _pump(index: int, stream: AsyncIterator[Event], pending: _Pending) -> None:
     generator = cast("Any", stream)  # all streams are generators, whose type has no short name
     async with aclosing(generator):
         try:
             async for event in stream:
-                queue.put_nowait((index, event))
+                pending.add(index, event)
         except Exception as error:
-            queue.put_nowait(error)
+            pending.fail(error)
 
 
 class EventStream(StreamingResponse):
     """Server-sent events of rows; whatever way it ends, the rows still running are cancelled."""
 
     def __init__(
-        self, answer: Answer, first: Row, rows: AsyncIterator[Row], include_usage: bool
+        self,
+        answer: Answer,
+        first: Row,
+        rows: AsyncIterator[Row],
+        *,
+        admission: Admission,
+        held: AsyncExitStack,
+        state: State,
     ) -> None:
-        self._rows = rows
-        body = server_sent_events(answer, first, rows, include_usage)
-        super().__init__(body, media_type="text/event-stream", headers=_HEADERS)
+        """`held` is left when the stream ends; `state` gets the usage of all rows."""
+        self._writer = ChunkWriter(answer)
+        self._first, self._rows = first, rows
+        self._admission, self._held, self._state = admission, held, state
+        self._broken = False
+        headers = {**_HEADERS, **admission.headers}
+        super().__init__(self._events(), media_type="text/event-stream", headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with aclosing(cast("Any", self._rows)):
-            await super().__call__(scope, receive, send)
+        with suppress(_Broken):
+            async with self._held:
+                await super().__call__(scope, receive, send)
+                if self._broken:  # told already; the block must know too
+                    raise _Broken
 
-
-async def server_sent_events(
-    answer: Answer, first: Row, rows: AsyncIterator[Row], include_usage: bool
-) -> AsyncIterator[bytes]:
-    """`data:` lines of every chunk, an error's body if the stream breaks, then `[DONE]`."""
-    opened: set[int] = set()
-    usages: list[Usage] = []
-    try:
-        async for index, event in _chained(first, rows):
-            if index not in opened:
-                opened.add(index)
-                for chunk in answer.opening(index):
+    async def _events(self) -> AsyncIterator[bytes]:
+        """`data:` lines of every chunk and `[DONE]`, or, if the stream breaks, of an error's body
+        at its end: whoever skips what it does not know must not take it for complete."""
+        try:
+            async for index, event in _chained(self._first, self._rows):
+                for chunk in self._writer.chunks(index, event):
                     yield _data(chunk)
-            for chunk in answer.chunks(index, event):
+                if event.completion is not None:
+                    self._admission.spent(event.completion.usage)
+            self._state.usage = self._writer.usage
+            for chunk in self._writer.closing():
                 yield _data(chunk)
-            if event.completion is not None:
-                usages.append(event.completion.usage)
-        if include_usage:
-            yield _data(answer.closing(total(usages)))
-    except Exception as error:
-        yield _data(problem_of(error).body())
-    yield b"data: [DONE]\n\n"
+        except Exception as error:
+            self._broken = True
+            yield _data(problem_of(error).body())
+        else:
+            yield _DONE
+
+
+class _Broken(Exception):
+    """The stream ended with an error event."""
 
 
 async def _chained(first: Row, rows: AsyncIterator[Row]) -> AsyncIterator[Row]:

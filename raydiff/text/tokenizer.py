@@ -13,6 +13,7 @@ from raydiff.families import load_spec, model_path, without_files
 from raydiff.spec import ModelSpec
 from raydiff.text.backends import hardened, load_backend, recognising_specials
 from raydiff.text.fallback import ByteFallback
+from raydiff.text.pieces import TokenPieces
 from raydiff.text.specials import Specials, unused_mark
 from raydiff.text.synthetic import synthetic_backend
 from raydiff.text.template import ChatTemplate, Messages, load_chat_template
@@ -62,6 +63,10 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`; bytes that are no UTF-8 become U+FFFD."""
         return self._fallback.decode(ids)
+
+    def piece(self, token: int) -> tuple[str, list[int] | None]:
+        """The text and the bytes of one token after others: see `TokenPieces.piece`."""
+        return self._pieces.piece(token)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Character span of each token of `encode(text)`."""
@@ -114,6 +119,10 @@ class Tokenizer:
         if self._chat_template is None:
             return self.prompt_ids(text)
         return self.chat_prompt_ids([{"role": "user", "content": text}])
+
+    @cached_property
+    def _pieces(self) -> TokenPieces:
+        return TokenPieces(self._backend, self.decode)
 
     @cached_property
     def _specials(self) -> Specials:

@@ -18,8 +18,9 @@ from raydiff.families import load_spec
 from raydiff.launch import RunningApp, running_app
 from raydiff.openai.prompts import PromptReader
 from raydiff.request import Completion, Event, GenerationRequest
-from raydiff.serve.gateway import ServedModel, TextApi
+from raydiff.serve.api import TextApi
 from raydiff.serve.replica import ReplicaCore
+from raydiff.serve.served import ServedModel
 from raydiff.text import Tokenizer
 from tests.serve.checkpoint import write_checkpoint
 

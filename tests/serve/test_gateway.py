@@ -11,17 +11,20 @@ import pytest
 
 from raydiff.config import EngineSettings
 from raydiff.openai.prompts import PromptReader
+from raydiff.serve.api import TextApi
 from raydiff.serve.bodies import THREAD_BYTES, TIMEOUT_HEADER
-from raydiff.serve.gateway import ServedModel, TextApi
 from raydiff.serve.replica import ReplicaCore
+from raydiff.serve.served import ServedModel
 from tests.serve.checkpoint import MAX_PROMPT_TOKENS
 from tests.serve.conftest import MAX_BODY_BYTES, MODEL, FakeReplicas
 
 
 def events_of(response: httpx.Response) -> list[Any]:
-    """The JSON of each `data:` line; the last must be [DONE]."""
+    """The JSON of each `data:` line. The last is [DONE], or an error and then nothing more."""
     lines = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
-    assert lines[-1] == "[DONE]"
+    if lines[-1] != "[DONE]":
+        assert set(json.loads(lines[-1])) == {"error"}
+        return [json.loads(line) for line in lines]
     return [json.loads(line) for line in lines[:-1]]
 
 
