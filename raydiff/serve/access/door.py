@@ -8,8 +8,10 @@ from typing import Protocol
 
 from starlette.requests import HTTPConnection
 
+from raydiff.config import AccessSettings
 from raydiff.request import GenerationRequest, Usage
 from raydiff.serve.access.caller import Caller
+from raydiff.serve.access.sizes import check_rows
 
 
 class Admission(Protocol):
@@ -42,6 +44,7 @@ class Access(Protocol):
         A block left with an exception costs only what was `spent`.
 
         Raises:
+            UsageError: at once: the request asks for more than any request may.
             HttpRefusal: on entering: a limit of the caller's is reached (429), or the request
                 exceeds it even alone (400).
         """
@@ -50,13 +53,18 @@ class Access(Protocol):
 class OpenAccess:
     """Serves everyone as the same anonymous caller."""
 
+    def __init__(self, settings: AccessSettings | None = None) -> None:
+        """Of the settings it reads how large a request may be."""
+        self._settings = settings or AccessSettings()
+
     async def caller(self, connection: HTTPConnection) -> Caller:
         return _ANYONE
 
     def admit(
         self, caller: Caller, model: str, requests: Sequence[GenerationRequest]
     ) -> AbstractAsyncContextManager[Admission]:
-        return nullcontext(_FREE)
+        check_rows(requests, self._settings.max_rows, self._settings.max_prompt_tokens)
+        return nullcontext(FREE)
 
 
 class _Free:
@@ -74,4 +82,5 @@ def tokens_asked(requests: Sequence[GenerationRequest]) -> int:
 
 
 _ANYONE = Caller()
-_FREE = _Free()
+FREE = _Free()
+"""Admission without limits."""
