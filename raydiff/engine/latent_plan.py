@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from raydiff.decoding import CHOICES, Decoding
+from raydiff.engine.asking import end_forbidden
 from raydiff.engine.canvas import Canvas
 from raydiff.engine.frame import Bools, Floats, Ints
 from raydiff.engine.plan import Shape
@@ -101,7 +102,7 @@ def latent_plan(canvases: Sequence[Canvas], shape: Shape) -> LatentPlan:
         live=stack([np.ones(len(c.frame), dtype=np.bool_) for c in canvases], width, False),
         open=stack([c.eligible() for c in canvases], width, False),
         closed=stack([~c.open for c in canvases], width, False),
-        end_forbidden=stack([c.end_forbidden() for c in canvases], width, False),
+        end_forbidden=stack([end_forbidden(c) for c in canvases], width, False),
         frame_at=np.zeros(len(canvases), dtype=np.int64),
         step=np.array([turn.step for turn in turns], dtype=np.int64),
         corrects=np.array([turn.corrects for turn in turns]),

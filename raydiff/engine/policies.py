@@ -13,6 +13,7 @@ import numpy as np
 
 from raydiff.decoding import CHOICES, POLICY_SETTINGS
 from raydiff.diffusion.traits import TRAITS
+from raydiff.engine.asking import remembers
 from raydiff.engine.canvas import Canvas
 from raydiff.engine.frame import Floats, Ints
 from raydiff.engine.plan import PolicyRows
@@ -106,7 +107,7 @@ def _step_uniforms(canvas: Canvas, draws: int) -> Floats:
 
 def _may_pass_over(canvas: Canvas) -> bool:
     ancestral = canvas.request.decoding.policy == "ancestral" and canvas.spec.noise == "absorbing"
-    return ancestral and canvas.windows.cache in ("none", "exact") and not canvas.remembers
+    return ancestral and canvas.windows.cache in ("none", "exact") and not remembers(canvas)
 
 
 def _unmasks(canvas: Canvas, uniforms: Floats) -> bool:

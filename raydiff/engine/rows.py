@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from raydiff.engine.asking import live
 from raydiff.engine.canvas import Canvas
 from raydiff.engine.frame import Bools, Ints
 
@@ -28,7 +29,7 @@ class Row:
         """Place of the frame's first position in the window; negative: before it."""
         self.live: Bools = np.ones(length, dtype=np.bool_)
         begin, end = max(0, -self.frame_at), self.window.end - frame.start
-        self.live[max(0, self.frame_at) :] = canvas.live()[begin:end]
+        self.live[max(0, self.frame_at) :] = live(canvas)[begin:end]
         self.tokens: Ints = canvas.sequence(self.window.begin, self.window.end)
 
     @property

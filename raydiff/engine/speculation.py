@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from raydiff.engine.asking import drafted, verifies
 from raydiff.engine.canvas import Canvas
 from raydiff.engine.plan import Layout
 from raydiff.engine.rows import Row
@@ -24,7 +25,7 @@ from raydiff.engine.rows import Row
 
 def row_of(canvas: Canvas) -> Row:
     """The canvas as its next forward sees it."""
-    return VerifyingRow(canvas) if canvas.verifying else Row(canvas)
+    return VerifyingRow(canvas) if verifies(canvas) else Row(canvas)
 
 
 class VerifyingRow(Row):
@@ -32,20 +33,20 @@ class VerifyingRow(Row):
 
     def __init__(self, canvas: Canvas) -> None:
         super().__init__(canvas)
-        drafted = canvas.drafted()
+        draft = drafted(canvas)
         if canvas.spec.shift:
             self.tokens = self.tokens.copy()
-            self.tokens[self.frame_at :] = drafted
+            self.tokens[self.frame_at :] = draft
             return
-        masks = np.full(len(drafted), canvas.spec.mask_id, dtype=np.int64)
-        self.tokens = np.concatenate([masks, drafted])
+        masks = np.full(len(draft), canvas.spec.mask_id, dtype=np.int64)
+        self.tokens = np.concatenate([masks, draft])
         self.live = np.concatenate([canvas.eligible(), self.live])
 
 
 def layout(rows: Sequence[Row], width: int) -> Layout | None:
     """What the places of verifying windows stand for; `None` if the rows do not verify."""
     canvas = rows[0].canvas
-    if not canvas.verifying:
+    if not verifies(canvas):
         return None
     if canvas.spec.shift:
         return Layout(offsets=np.arange(width), sees=np.tri(width, dtype=np.bool_))
