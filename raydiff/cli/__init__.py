@@ -31,6 +31,7 @@ COMMANDS = (
     "runs",
     "plan",
     "serve",
+    "batch",
     "check",
     "deploy",
     "bench",

@@ -43,6 +43,8 @@ class RequestReader:
     endpoint: Endpoint
     model: str
     """The served name, which answers carry."""
+    fingerprint: str
+    """What answers carry as `system_fingerprint`."""
     tenant: str
     seed: int
     """Of the run: bodies without a seed get one that follows from it and from their place, so
@@ -60,6 +62,7 @@ class RequestReader:
             prompts=PromptReader(spec=spec, tokenizer=tokenizer),
             endpoint=settings.task.endpoint,
             model=served_name,
+            fingerprint=settings.task.fingerprint,
             tenant=settings.tenant,
             seed=settings.seed,
         )
@@ -97,6 +100,4 @@ class RequestReader:
         decoding = request.decoding
         if decoding.seed is None:
             decoding = replace(decoding, seed=derived_seed(self.seed, identity))
-        return replace(
-            request, request_id=name, decoding=decoding, lane="batch", tenant=self.tenant
-        )
+        return replace(request, request_id=name, decoding=decoding)

@@ -1,0 +1,1 @@
+"""OpenAI's files and batches over a store: no FastAPI, and Ray only where a job is submitted."""
