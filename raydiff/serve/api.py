@@ -8,7 +8,10 @@ from typing import Any, Protocol
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from raydiff.config import AccessSettings
 from raydiff.serve.access import Access, OpenAccess
+from raydiff.serve.access.log import RequestLog
+from raydiff.serve.access.sizes import HeaderLimit
 from raydiff.serve.documentation import Documentation
 from raydiff.serve.generation import TextRoutes
 from raydiff.serve.health import HealthRoutes
@@ -39,15 +42,19 @@ class TextApi:
         request_timeout_s: float,
         max_body_bytes: int,
         access: Access | None = None,
+        settings: AccessSettings | None = None,
         groups: Sequence[RouteGroup] = (),
     ) -> None:
-        """`access` decides who is served, by default everyone; `groups` are further routes."""
-        served, access = ServedModels(models), access or OpenAccess()
+        """`access` decides who is served, by default everyone; of `settings` it reads what
+        requests may ask for, and what is logged of them; `groups` are further routes."""
+        self._settings = settings or AccessSettings()
+        served, access = ServedModels(models), access or OpenAccess(self._settings)
         self._groups: list[RouteGroup] = [
             TextRoutes(
                 models=served,
                 access=access,
                 request_timeout_s=request_timeout_s,
+                max_timeout_s=self._settings.max_timeout_s,
                 max_body_bytes=max_body_bytes,
             ),
             ModelRoutes(models=served, access=access),
@@ -65,4 +72,5 @@ class TextApi:
             group.add_to(app)
             paths.update(group.paths())
         Documentation(paths).add_to(app)
-        return RequestIds(app, answers=answer_ids)
+        limited = HeaderLimit(app, self._settings.max_header_bytes)
+        return RequestLog(RequestIds(limited, answers=answer_ids), self._settings)

@@ -15,13 +15,18 @@ from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from raydiff.config import AppSettings, ModelSettings, deployment_name
 from raydiff.errors import UsageError, invalid
 from raydiff.families import load_spec
+from raydiff.serve.access import check_binding
+from raydiff.serve.access.rates.remote import RateLimiter
 from raydiff.serve.autoscaling import BacklogPolicy
 from raydiff.serve.gateway import Gateway
 from raydiff.serve.replica import Replica
 from raydiff.serve.versions import gateway_version, model_version, user_config, versioned
+from raydiff.version import __version__
 
 GATEWAY = "gateway"
 """Name of the gateway's deployment."""
+LIMITER = "limiter"
+"""Name of the deployment that keeps API keys to their limits, where there are keys."""
 GATEWAY_CPUS = 0.1
 GATEWAY_MAX_ONGOING = 100_000
 HEALTH_CHECK_PERIOD_S = 3.0
@@ -30,6 +35,8 @@ HEALTH_CHECK_TIMEOUT_S = 7.0
 about once a second: a replica is killed within 14 s of becoming unhealthy, and one that does not
 answer at all within 29 s of its last answer."""
 CONSTRUCTOR_RETRIES = 2
+_LOOK_BACK_S = 11.0
+"""Serve wants it above its own default of the reports' interval."""
 ALL_AT_ONCE = 100
 """Percent: new gateways start before old ones stop, so that no request finds none."""
 
@@ -44,8 +51,10 @@ def build_app(args: AppSettings) -> Application:
     settings = args.model_copy(update={"models": served_models(args)})
     for model in settings.models:
         check_model(model)
+    check_binding(settings.access, host=None)
     replicas = {m.served_name: _replicas(m, settings).bind(m) for m in settings.models}
-    return _gateway(settings).bind(settings, replicas)
+    limiter = None if settings.access.keys_file is None else _limiter().bind()
+    return _gateway(settings).bind(settings, replicas, limiter)
 
 
 def __getattr__(name: str) -> Application:
@@ -159,6 +168,21 @@ def _replicas(model: ModelSettings, settings: AppSettings) -> Any:
     return versioned(deployment, model_version(model))
 
 
+def _limiter() -> Any:
+    """One, and never two side by side: its successor learns what it knew from the gateways."""
+    deployment = serve.deployment(
+        RateLimiter,
+        name=LIMITER,
+        num_replicas=1,
+        ray_actor_options={"num_cpus": 0},
+        max_ongoing_requests=GATEWAY_MAX_ONGOING,
+        health_check_period_s=HEALTH_CHECK_PERIOD_S,
+        health_check_timeout_s=HEALTH_CHECK_TIMEOUT_S,
+        logging_config={"enable_access_log": False},
+    )
+    return versioned(deployment, __version__)
+
+
 def _autoscaling(model: ModelSettings) -> AutoscalingConfig:
     """Serve's bounds around our policy, which has its own delays and steps: Serve adds none."""
     rules = model.autoscaling
@@ -166,17 +190,18 @@ def _autoscaling(model: ModelSettings) -> AutoscalingConfig:
         policy_function=BacklogPolicy,
         policy_kwargs=rules.model_dump(exclude={"stats_interval_s"}),
     )
-    return AutoscalingConfig(
+    config = AutoscalingConfig(
         min_replicas=model.min_replicas,
         max_replicas=model.max_replicas,
         target_ongoing_requests=model.target_ongoing_requests,
-        metrics_interval_s=rules.stats_interval_s,
-        look_back_period_s=max(rules.look_back_s, rules.stats_interval_s),
+        look_back_period_s=max(rules.look_back_s, 2 * rules.stats_interval_s, _LOOK_BACK_S),
         upscale_delay_s=0.0,
         downscale_delay_s=0.0,
         downscale_to_zero_delay_s=0.0,
         policy=policy,
     )
+    # Ray 2.60 warns of this field as deprecated, but has nothing else that is read: past validation
+    return config.model_copy(update={"metrics_interval_s": rules.stats_interval_s})
 
 
 def _lifecycle(settings: AppSettings) -> dict[str, Any]:

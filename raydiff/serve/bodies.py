@@ -11,6 +11,7 @@ from starlette.requests import Request
 
 from raydiff.errors import UsageError, invalid
 from raydiff.openai.problems import HttpRefusal, Problem
+from raydiff.serve.access.sizes import check_depth
 
 TIMEOUT_HEADER = "x-request-timeout-seconds"
 """Also read by Serve's proxy, which answers in plain text: the gateway must be first."""
@@ -18,8 +19,9 @@ TIMEOUT_HEADER = "x-request-timeout-seconds"
 THREAD_BYTES = 16 * 1024
 """Bodies from this size on are parsed and tokenised in a thread, off the event loop."""
 
-_MARGIN = 0.1
-_MAX_MARGIN_S = 0.5
+_MARGIN = 0.2
+_MAX_MARGIN_S = 1.0
+_MAX_ECHO = 40
 
 
 async def read_json(request: Request, max_bytes: int) -> tuple[Any, int]:
@@ -52,6 +54,7 @@ def parse_json(raw: bytes) -> Any:
         value = json.loads(raw, parse_constant=_refuse_constant)
         if b"\\ud" in raw or b"\\uD" in raw:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
+        check_depth(raw, value)
     except UnicodeEncodeError:
         message = "body: expected Unicode text, got half of a surrogate pair."
         raise UsageError(message) from None
@@ -64,14 +67,14 @@ def parse_json(raw: bytes) -> Any:
     return value
 
 
-def deadline_s(request: Request, default_s: float) -> float:
+def deadline_s(request: Request, default_s: float, max_s: float) -> float:
     """Seconds that the request may take, by its header or the app's default.
 
-    A header's deadline is kept a little early, so that the client gets the gateway's answer
-    and not that of Serve's proxy.
+    A header's deadline is kept a fifth early, at most a second, so that the client gets the
+    gateway's answer and not that of Serve's proxy, which began to count before the gateway did.
 
     Raises:
-        UsageError: the header is no positive number.
+        UsageError: the header is no positive number, or above `max_s`.
     """
     text = request.headers.get(TIMEOUT_HEADER)
     if text is None:
@@ -80,8 +83,9 @@ def deadline_s(request: Request, default_s: float) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not (math.isfinite(seconds) and seconds > 0):
-        message = invalid(TIMEOUT_HEADER, expected="a number of seconds above 0", got=text)
+    if not 0 < seconds <= max_s:
+        expected = f"a number of seconds above 0 and at most {max_s:g}"
+        message = invalid(TIMEOUT_HEADER, expected=expected, got=text[:_MAX_ECHO])
         raise UsageError(message, TIMEOUT_HEADER)
     return seconds - min(_MAX_MARGIN_S, seconds * _MARGIN)
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 
+from ray import serve
 from ray.serve.handle import DeploymentHandle
 from starlette.types import ASGIApp
 
@@ -14,7 +15,10 @@ from raydiff.config import AppSettings, ModelSettings
 from raydiff.families import load_spec
 from raydiff.openai.prompts import PromptReader
 from raydiff.retries import RetryPolicy
+from raydiff.serve.access import access_of, check_binding, listening_host
+from raydiff.serve.access.rates.remote import ServeLink
 from raydiff.serve.api import TextApi
+from raydiff.serve.batching import batch_groups
 from raydiff.serve.draining import Drain
 from raydiff.serve.served import ServedModel
 from raydiff.text import Tokenizer
@@ -24,23 +28,46 @@ from raydiff.version import __version__
 class Gateway:
     """The Serve deployment's class; Serve asks it for its ASGI application."""
 
-    def __init__(self, settings: AppSettings, handles: Mapping[str, DeploymentHandle]) -> None:
+    def __init__(
+        self,
+        settings: AppSettings,
+        handles: Mapping[str, DeploymentHandle],
+        limiter: DeploymentHandle | None = None,
+    ) -> None:
+        """`limiter` is there where callers have keys.
+
+        Raises:
+            UsageError: Serve listens where everyone may call, and nothing says that this is meant;
+                or the key file is wrong.
+        """
+        check_binding(settings.access, listening_host())
         models = {
             model.served_name: served_model(model, handles[model.served_name])
             for model in settings.models
         }
+        link = None if limiter is None else ServeLink(limiter)
+        access = access_of(settings.access, link, settings.gateways)
+        app_name = serve.get_replica_context().app_name
+        groups, self._attendance = batch_groups(settings, models, access, app_name)
         self._api = TextApi(
             models,
             request_timeout_s=settings.request_timeout_s,
             max_body_bytes=settings.max_body_bytes,
+            access=access,
+            settings=settings.access,
+            groups=groups,
         )
         self._drain = Drain(self._api.app(answer_ids=False))
+        if self._attendance is not None:
+            self._attendance.start()
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         return self._drain
 
     async def drain(self) -> int:
         """Refuse new requests from now on; how many still run here."""
+        if self._attendance is not None:
+            self._attendance.stop()
         return self._drain.begin()
 
 
@@ -53,6 +80,7 @@ def served_model(settings: ModelSettings, handle: DeploymentHandle) -> ServedMod
         replicas=Client(handle, RetryPolicy(overloaded=False)),
         min_replicas=settings.min_replicas,
         created=int(time.time()),
+        batch_only=settings.batch_only,
         fingerprint=fingerprint_of(settings, reader),
     )
 

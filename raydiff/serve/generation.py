@@ -20,6 +20,7 @@ from raydiff.openai.schemas import answer_schema, body_schema
 from raydiff.request import Completion, GenerationRequest, Lane
 from raydiff.serve.access import Access, Caller
 from raydiff.serve.bodies import THREAD_BYTES, deadline_s, read_json
+from raydiff.serve.deadlines import all_within, within
 from raydiff.serve.documentation import answer, operation
 from raydiff.serve.request_ids import request_id_of
 from raydiff.serve.served import ServedModel, ServedModels
@@ -33,6 +34,7 @@ class TextRoutes:
     models: ServedModels
     access: Access
     request_timeout_s: float
+    max_timeout_s: float
     max_body_bytes: int
 
     def add_to(self, app: Starlette) -> None:
@@ -59,12 +61,12 @@ class TextRoutes:
         started_s = time.monotonic()
         caller = await self.access.caller(request)
         request.state.key_id = caller.key_id
-        timeout_s = deadline_s(request, self.request_timeout_s)
+        timeout_s = deadline_s(request, self.request_timeout_s, self.max_timeout_s)
         raw, size = await read_json(request, self.max_body_bytes)
         body = parse_body(kind, raw)
         model = self.models.named(body.model, caller)
         request.state.model = model.name
-        lane = lane_of(body, caller)
+        lane = lane_of(body, caller, model)
         answer = Answer(
             dialect=dialect,
             model=model.name,
@@ -84,7 +86,8 @@ class TextRoutes:
 
     async def _whole(self, request: Request, work: _Work, timeout_s: float) -> Response:
         async with self.access.admit(work.caller, work.model.name, work.requests) as admission:
-            completions = await work.model.replicas.generate(work.requests, timeout_s=timeout_s)
+            call = work.model.replicas.generate(work.requests, timeout_s=timeout_s)
+            completions = await within(call, timeout_s)
             for completion in completions:
                 admission.spent(completion.usage)
             _check(completions)
@@ -99,7 +102,7 @@ class TextRoutes:
                 self.access.admit(work.caller, work.model.name, work.requests)
             )
             streams = [work.model.replicas.stream(r, timeout_s=timeout_s) for r in work.requests]
-            generator = cast("Any", merged(streams))
+            generator = cast("Any", all_within(merged(streams), timeout_s))
             rows = await stack.enter_async_context(aclosing(generator))
             first = await anext(rows)
             return EventStream(
@@ -122,8 +125,11 @@ class _Work:
     caller: Caller
 
 
-def lane_of(body: GenerationBody, caller: Caller) -> Lane:
-    """The lane that the key is bound to, else what the body asks for: `flex` is batch work."""
+def lane_of(body: GenerationBody, caller: Caller, model: ServedModel) -> Lane:
+    """Batch for a model of batch work; else the lane that the key is bound to, else what the body
+    asks for: `flex` is batch work."""
+    if model.batch_only:
+        return "batch"
     if caller.lane is not None:
         return caller.lane
     return "batch" if body.service_tier == "flex" else "interactive"

@@ -33,6 +33,8 @@ class ServedModel:
     replicas: Replicas
     min_replicas: int
     created: int
+    batch_only: bool = False
+    """Whether all its requests are batch work, whoever asks."""
     fingerprint: str = ""
     """Changes whenever the same request may get another text: OpenAI's `system_fingerprint`."""
 

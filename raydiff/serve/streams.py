@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, cast
 
 from starlette.datastructures import State
@@ -111,16 +111,19 @@ class EventStream(StreamingResponse):
         self._writer = ChunkWriter(answer)
         self._first, self._rows = first, rows
         self._admission, self._held, self._state = admission, held, state
-        self._broken = False
+        self._error: Exception | None = None
         headers = {**_HEADERS, **admission.headers}
         super().__init__(self._events(), media_type="text/event-stream", headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with suppress(_Broken):
+        try:
             async with self._held:
                 await super().__call__(scope, receive, send)
-                if self._broken:  # told already; the block must know too
-                    raise _Broken
+                if self._error is not None:  # told already; the block must know too
+                    raise self._error
+        except Exception as error:
+            if error is not self._error:
+                raise
 
     async def _events(self) -> AsyncIterator[bytes]:
         """`data:` lines of every chunk and `[DONE]`, or, if the stream breaks, of an error's body
@@ -135,14 +138,11 @@ class EventStream(StreamingResponse):
             for chunk in self._writer.closing():
                 yield _data(chunk)
         except Exception as error:
-            self._broken = True
-            yield _data(problem_of(error).body())
+            self._error, problem = error, problem_of(error)
+            self._state.error = problem.code or problem.type
+            yield _data(problem.body())
         else:
             yield _DONE
-
-
-class _Broken(Exception):
-    """The stream ended with an error event."""
 
 
 async def _chained(first: Row, rows: AsyncIterator[Row]) -> AsyncIterator[Row]:

@@ -5,27 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.types import Scope
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from raydiff.errors import PromptTooLong, UsageError, invalid
-from raydiff.openai.problems import HttpRefusal, Problem
+from raydiff.openai.problems import Problem
 from raydiff.request import GenerationRequest
 
 MAX_JSON_DEPTH = 32
 """Lists and objects within each other; what the API defines has 5."""
 
 
-def check_headers(scope: Scope, max_bytes: int) -> None:
-    """Refuse a request whose path and headers are too long.
+class HeaderLimit:
+    """Refuses requests whose path and headers are too long (431), before anything reads them."""
 
-    Raises:
-        HttpRefusal: they are (431).
-    """
-    size = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
-    size += sum(len(name) + len(value) + 4 for name, value in scope["headers"])
-    if size > max_bytes:
-        message = invalid("headers", expected=f"at most {max_bytes} bytes", got=size)
-        raise HttpRefusal(Problem(status=431, message=message, code="headers_too_large"))
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            size = _header_bytes(scope)
+            if size > self._max_bytes:
+                expected = f"at most {self._max_bytes} bytes"
+                message = invalid("headers", expected=expected, got=size)
+                problem = Problem(status=431, message=message, code="headers_too_large")
+                app = JSONResponse(problem.body(), status_code=problem.status)
+        await app(scope, receive, send)
 
 
 def check_depth(raw: bytes, value: Any) -> None:
@@ -71,3 +78,8 @@ def check_rows(
 def _children(node: Any) -> list[Any]:
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return [child for child in inner if isinstance(child, dict | list)]
+
+
+def _header_bytes(scope: Scope) -> int:
+    size = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+    return size + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
