@@ -40,6 +40,8 @@ class ServeBench:
 
     input: str
     model: str = "summarizer"
+    name: str = ""
+    """That requests use; empty means the last part of `model`."""
     dtype: Dtype = "bf16"
     threads: int = 0
     replicas: int = 1
@@ -93,6 +95,7 @@ class ServeBench:
         """The model as all contenders run it."""
         engine = EngineSettings(threads=self.threads or usable_cores(), max_rows=self.max_rows)
         return ModelSettings(
+            name=self.name,
             model=self.model,
             dtype=self.dtype,
             engine=engine,

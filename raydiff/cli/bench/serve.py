@@ -27,6 +27,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         help="what takes turns: http (default), haproxy, handle, engine, bare",
     )
     add("--url", action="append", default=[], help="an app that runs already; may be repeated")
+    add("--name", default="", help="of the model in requests, where it is not the last part of it")
     add("--key-variable", metavar="NAME", help="environment variable that has the API key")
     add("--clients", type=numbers(int), default=(64,), metavar="N,N", help="in flight (64)")
     add("--rate", type=numbers(float), default=(), metavar="X,X", help="open loop: requests/s due")
@@ -64,6 +65,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
     bench = ServeBench(
         input=args.input,
         model=args.model,
+        name=args.name,
         dtype=args.dtype,
         threads=args.threads,
         replicas=args.replicas,
