@@ -12,7 +12,7 @@ from raydiff.openai.contents import MAX_PROMPTS, Prompt
 from raydiff.openai.protocol import ChatBody, CompletionBody, GenerationBody, body_path
 from raydiff.request import Decoding, GenerationRequest, Lane
 from raydiff.spec import ModelSpec
-from raydiff.text import Tokenizer
+from raydiff.text import Tokenizer, fit_chat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class PromptReader:
             UsageError: a prompt is empty or holds an unknown token id, or rows are too many.
         """
         decoding = self._decoding(body)
-        prompts = self._prompts(body)
+        prompts = self._prompts(body, decoding)
         if len(prompts) * body.n > MAX_PROMPTS:
             expected = f"at most {MAX_PROMPTS} rows of {len(prompts)} prompts"
             raise UsageError(invalid("n", expected=expected, got=body.n), "n")
@@ -87,7 +87,8 @@ class PromptReader:
         except UsageError as error:
             if error.param != "prompt" or not isinstance(body, ChatBody):
                 raise
-            raise type(error)(str(error), "messages") from None
+            message = str(error).replace("prompt:", "messages:", 1)
+            raise type(error)(message, "messages") from None
 
     def _decoding(self, body: GenerationBody) -> Decoding:
         try:
@@ -95,11 +96,17 @@ class PromptReader:
         except DecodingError as error:
             raise body_path(error) from None
 
-    def _prompts(self, body: GenerationBody) -> list[tuple[int, ...]]:
+    def _prompts(self, body: GenerationBody, decoding: Decoding) -> list[tuple[int, ...]]:
         if isinstance(body, ChatBody):
-            return [self.tokenizer.chat_prompt_ids(body.texts())]
+            return [self._chat_ids(body, decoding)]
         assert isinstance(body, CompletionBody)
         return [self._prompt_ids(prompt) for prompt in body.prompt]
+
+    def _chat_ids(self, body: ChatBody, decoding: Decoding) -> tuple[int, ...]:
+        if body.truncation == "none":
+            return self.tokenizer.chat_prompt_ids(body.texts())
+        limit = self.spec.prompt_limit(decoding.max_tokens or 1)
+        return fit_chat(self.tokenizer, body.texts(), limit).prompt_ids
 
     def _prompt_ids(self, prompt: Prompt) -> tuple[int, ...]:
         if isinstance(prompt, str):
