@@ -31,6 +31,7 @@ COMMANDS = (
     "runs",
     "plan",
     "serve",
+    "keys",
     "batch",
     "check",
     "deploy",

@@ -37,6 +37,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="HAProxy in the place of Serve's proxy; its statistics listen on all interfaces",
     )
     parser.add_argument(
+        "--keys-file",
+        metavar="FILE",
+        help="API keys that callers must have (`raydiff keys new`); a change is followed",
+    )
+    parser.add_argument(
+        "--allow-anonymous",
+        action="store_true",
+        help="without keys: let everyone call who reaches --host",
+    )
+    parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML with the arguments of build_app"
     )
 
@@ -60,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
         hang_ups() as asked_again,
         running_app(settings, endpoint, metrics_port=port, reuse=False, drain=True) as app,
     ):
-        _serve_until_signal(banner(app), asked_again, lambda: reload(args))
+        _serve_until_signal(
+            banner(app, settings.access.keys_file is not None), asked_again, lambda: reload(args)
+        )
     return 0
 
 
@@ -95,7 +107,26 @@ def app_settings(args: argparse.Namespace) -> AppSettings:
     for name in ("model", "replicas", "threads", "gateways"):
         if getattr(args, name) is not None:
             values[name] = getattr(args, name)
-    return _validated(AppSettings, values)
+    access = dict(values.get("access") or {})
+    if args.keys_file is not None:
+        access["keys_file"] = args.keys_file
+    if args.allow_anonymous:
+        access["anonymous"] = "allowed"
+    settings = _validated(AppSettings, {**values, "access": access} if access else values)
+    if settings.access.keys_file is not None:
+        require_keys(Path(settings.access.keys_file))
+    return settings
+
+
+def require_keys(path: Path) -> None:
+    """Refuse a key file that the gateways could not use, before anything starts.
+
+    Raises:
+        UsageError: it cannot be read or is wrong.
+    """
+    from raydiff.serve.access.files import read_keys
+
+    read_keys(path)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -119,16 +150,17 @@ def read_config(path: Path) -> dict[str, Any]:
     return values
 
 
-def banner(app: RunningApp) -> str:
-    """What a user needs to know once the app serves."""
+def banner(app: RunningApp, keyed: bool = False) -> str:
+    """What a user needs to know once the app serves, to `keyed` callers or to all."""
     body = json.dumps({"model": app.models[0], "prompt": "raydiff generates text in bulk."})
+    key = " -H 'Authorization: Bearer YOUR_KEY'" if keyed else ""
     return "\n".join(
         (
             f"Serving {', '.join(app.models)} at {app.url}/v1",
             f"Metrics at {app.metrics_url}",
             f"Other commands find it with RAY_ADDRESS={app.address}",
             "Try:",
-            f"  curl {app.url}/v1/completions -H 'Content-Type: application/json' -d '{body}'",
+            f"  curl {app.url}/v1/completions -H 'Content-Type: application/json'{key} -d '{body}'",
             "Ctrl-C ends it.",
         )
     )

@@ -27,6 +27,7 @@ from raydiff.launch.deploy import (
     wait_until_running,
 )
 from raydiff.launch.signals import terminable, undisturbed
+from raydiff.serve.access import check_binding
 from raydiff.serve.app import GATEWAY, build_app, required_cpus, served_models
 
 SPARE_CPUS = 2
@@ -74,6 +75,7 @@ def running_app(
         ModelError: a model is unknown or cannot be loaded.
         UsageError: settings contradict each other.
     """
+    check_binding(settings.access, serve.host)
     application = build_app(settings)
     asked = served_models(settings)
     models = tuple(model.served_name for model in asked)

@@ -209,6 +209,10 @@ def _wait_for_http(url: str) -> None:
         try:
             with urllib.request.urlopen(f"{url}/v1/models", timeout=HTTP_TIMEOUT_S):
                 return
+        except urllib.error.HTTPError as error:
+            if error.code == 401:  # it is ours that asks for a key
+                return
+            time.sleep(POLL_S)
         except (urllib.error.URLError, OSError):
             time.sleep(POLL_S)
     log.warning("The application runs, but %s does not answer yet.", url)

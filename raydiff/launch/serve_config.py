@@ -13,7 +13,8 @@ from ray.serve.schema import ServeDeploySchema
 from raydiff.config import AppSettings, Settings, deployment_name
 from raydiff.errors import ModelError, UsageError, invalid
 from raydiff.launch.strict import joined, require_keys, require_known_keys
-from raydiff.serve.app import GATEWAY, build_app, served_models
+from raydiff.serve.access import check_binding
+from raydiff.serve.app import GATEWAY, LIMITER, build_app, served_models
 
 BUILDER = "raydiff.serve.app:build_app"
 _BUILDERS = (BUILDER, BUILDER.replace(":", "."))
@@ -45,13 +46,15 @@ def check_serve_config(config: Mapping[str, Any]) -> None:
         ModelError: a model is unknown or its checkpoint malformed.
     """
     require_known_keys(config, ServeDeploySchema)
-    _validated(ServeDeploySchema, config, "")
+    checked = _validated(ServeDeploySchema, config, "")
+    assert isinstance(checked, ServeDeploySchema)
+    host = None if checked.proxy_location == "Disabled" else checked.http_options.host
     for index, application in enumerate(config["applications"]):
         if application["import_path"] in _BUILDERS:
-            _check_ours(application, f"applications.{index}")
+            _check_ours(application, f"applications.{index}", host)
 
 
-def _check_ours(application: Mapping[str, Any], path: str) -> None:
+def _check_ours(application: Mapping[str, Any], path: str, host: str | None) -> None:
     args = application.get("args") or {}
     place = joined(path, "args")
     require_known_keys(args, AppSettings, place)
@@ -59,9 +62,11 @@ def _check_ours(application: Mapping[str, Any], path: str) -> None:
     assert isinstance(settings, AppSettings)
     try:
         build_app(settings)
+        check_binding(settings.access, host)
     except UsageError as error:
         raise UsageError(f"{place}: {error}", error.param) from None
-    names = [deployment_name(model.served_name) for model in served_models(settings)]
+    names = [LIMITER] if settings.access.keys_file is not None else []
+    names += [deployment_name(model.served_name) for model in served_models(settings)]
     for index, override in enumerate(application.get("deployments") or ()):
         where = f"{path}.deployments.{index}.name"
         require_keys({override["name"]: None}, [GATEWAY, *names], where)
