@@ -72,7 +72,7 @@ def gateway_version(settings: AppSettings) -> str:
     models = [
         (m.model_dump_json(), checkpoint_digest(m.model), m.served_name) for m in settings.models
     ]
-    return _digest(settings.model_dump_json(exclude={"models", "gateways"}), repr(models))
+    return _digest(settings.model_dump_json(exclude={"models"}), repr(models))
 
 
 def checkpoint_digest(model: str) -> str:
