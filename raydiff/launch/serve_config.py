@@ -14,7 +14,6 @@ from raydiff.config import AppSettings, Settings, deployment_name
 from raydiff.errors import ModelError, UsageError, invalid
 from raydiff.launch.strict import joined, require_keys, require_known_keys
 from raydiff.serve.access import check_binding
-from raydiff.serve.access import check_binding
 from raydiff.serve.app import GATEWAY, LIMITER, build_app, served_models
 
 BUILDER = "raydiff.serve.app:build_app"
@@ -62,7 +61,6 @@ def _check_ours(application: Mapping[str, Any], path: str, host: str | None) -> 
     settings = _validated(AppSettings, args, place)
     assert isinstance(settings, AppSettings)
     try:
-        check_binding(settings.access, host)
         build_app(settings)
         check_binding(settings.access, host)
     except UsageError as error:
