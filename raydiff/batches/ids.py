@@ -21,6 +21,11 @@ def new_batch_id(now_s: float) -> str:
     return f"{_BATCH}{_stamp(now_s)}{secrets.token_hex(10)}"
 
 
+def made_at_s(name: str) -> float:
+    """When a file or batch got its name: Unix time."""
+    return int(name.rpartition("_")[2].rpartition("-")[2][:12], 16) / 1000
+
+
 def result_file_id(batch_id: str, what: str) -> str:
     """The name of a batch's own file, the same whoever writes it."""
     stamp = batch_id.removeprefix(_BATCH)[:12]

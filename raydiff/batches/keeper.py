@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from raydiff.batches.ids import made_at_s
 from raydiff.batches.jobs import Jobs
 from raydiff.batches.store import BatchStore
 from raydiff.errors import ClusterError, RaydiffError
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 300.0
 """Between a job that did not bring its batch to the end and the next one."""
+ORPHAN_S = 3600.0
+"""After which a batch without a record was never made: its gateway died in between."""
 
 
 class Keeper:
@@ -63,8 +66,9 @@ class Keeper:
                 return
         state = self._store.find_open(batch_id)
         if state is None:
-            return
-        if state.ended is not None:
+            if self._now() > made_at_s(batch_id) + ORPHAN_S:
+                self._store.close(batch_id)  # whoever asked for it was told of no batch
+        elif state.ended is not None:
             self._store.close(batch_id)  # its job died between its last two steps
         elif self._store.claim(batch_id, number + 1, self._now()):
             self._submit(batch_id, number + 1)

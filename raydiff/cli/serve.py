@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -45,6 +46,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--allow-anonymous",
         action="store_true",
         help="without keys: let everyone call who reaches --host",
+    )
+    parser.add_argument(
+        "--batches",
+        metavar="DIR",
+        help="where OpenAI's files and batches are kept, on disk or in S3; without, they are off",
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="YAML with the arguments of build_app"
@@ -107,6 +113,9 @@ def app_settings(args: argparse.Namespace) -> AppSettings:
     for name in ("model", "replicas", "threads", "gateways"):
         if getattr(args, name) is not None:
             values[name] = getattr(args, name)
+    if args.batches is not None:
+        location = args.batches if "://" in args.batches else os.path.abspath(args.batches)
+        values["batches"] = {**(values.get("batches") or {}), "location": location}
     access = dict(values.get("access") or {})
     if args.keys_file is not None:
         access["keys_file"] = args.keys_file

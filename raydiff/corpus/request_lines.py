@@ -57,7 +57,8 @@ class RequestReader:
         Raises:
             ModelError: the model is unknown or malformed.
         """
-        spec, tokenizer = load_spec(settings.model), Tokenizer.load(settings.model)
+        spec = replace(load_spec(settings.model), name=served_name)  # errors tell no paths
+        tokenizer = Tokenizer.load(settings.model)
         return cls(
             prompts=PromptReader(spec=spec, tokenizer=tokenizer),
             endpoint=settings.task.endpoint,
@@ -84,10 +85,11 @@ class RequestReader:
             model=self.model,
             body=body,
             tokenizer=self.prompts.tokenizer,
+            fingerprint=self.fingerprint,
             lane="batch",
             key=key,
         )
-        requests = self.prompts.requests(body, request_id)
+        requests = self.prompts.requests(body, request_id, tenant=self.tenant, lane="batch")
         return RequestLine(
             answer=answer,
             requests=tuple(

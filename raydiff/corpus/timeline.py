@@ -39,7 +39,7 @@ class Timeline:
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
         return {
-            "interval_s": round(self.interval_s, 3),
+            "interval_s": max(round(self.interval_s, 6), 1e-6),
             "documents": list(self.documents),
             "output_tokens": list(self.output_tokens),
         }

@@ -81,7 +81,12 @@ def running_app(
     models = tuple(model.served_name for model in asked)
     cpus = max(usable_cores(), math.ceil(required_cpus(settings)) + SPARE_CPUS)
     with terminable():
-        cluster = join_cluster(cpus=cpus, endpoint=serve, metrics_port=metrics_port)
+        cluster = join_cluster(
+            cpus=cpus,
+            endpoint=serve,
+            metrics_port=metrics_port,
+            jobs=settings.batches is not None,
+        )
         try:
             check()
             found = _find(asked, reuse)

@@ -45,11 +45,14 @@ class Cluster:
             ray.shutdown()
 
 
-def join_cluster(*, cpus: int, endpoint: ServeSettings, metrics_port: int | None) -> Cluster:
+def join_cluster(
+    *, cpus: int, endpoint: ServeSettings, metrics_port: int | None, jobs: bool = False
+) -> Cluster:
     """Connect to the cluster at hand or start a local one with `cpus` logical CPUs.
 
     In this order: a connection this process already has, `RAY_ADDRESS` (a job's included), the
-    cluster that `ray start` recorded on this machine, a new one on the loopback interface.
+    cluster that `ray start` recorded on this machine, a new one on the loopback interface, with a
+    job server there if `jobs`.
 
     Raises:
         ClusterError: the named cluster is dead, foreign or cannot be used from here, or a port
@@ -63,7 +66,7 @@ def join_cluster(*, cpus: int, endpoint: ServeSettings, metrics_port: int | None
         require_free("--port", endpoint.host, endpoint.port)
         if metrics_port is not None:
             require_free("--metrics-port", LOOPBACK, metrics_port)
-        _start(cpus, metrics_port, endpoint)
+        _start(cpus, metrics_port, endpoint, jobs=jobs)
         return _cluster(started=True, connected=True)
     if endpoint.haproxy:
         raise UsageError(RUNNING_CLUSTER, "haproxy")
@@ -122,7 +125,7 @@ def _reason(error: RuntimeError) -> str:
     return " ".join(lines)
 
 
-def _start(cpus: int, metrics_port: int | None, endpoint: ServeSettings) -> None:
+def _start(cpus: int, metrics_port: int | None, endpoint: ServeSettings, *, jobs: bool) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # By default Ray's workers yield to every other process (nice 15): on a machine that does
     # anything else, replicas would starve.
@@ -133,7 +136,8 @@ def _start(cpus: int, metrics_port: int | None, endpoint: ServeSettings) -> None
         _init(
             address=LOCAL,
             num_cpus=cpus,
-            include_dashboard=False,
+            include_dashboard=jobs,  # the job server is a part of it
+            dashboard_host=LOOPBACK,
             _metrics_export_port=metrics_port,
         )
     except Exception as error:  # Ray raises bare Exception when a node does not come up in time
