@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Device = Literal["auto", "cpu", "cuda"]
 Dtype = Literal["auto", "fp32", "bf16", "fp16", "int8", "int4"]
@@ -43,7 +43,19 @@ class EngineSettings(Settings):
     encoded as one piece (encoder-block): there only identical prompts could be reused, and a
     corpus of documents would fill it in vain."""
     max_queued: int = Field(4096, ge=1)
-    """Requests of each lane that may be in flight beyond `max_rows`, before `Overloaded`."""
+    """Requests of each lane that may be in flight beyond `max_rows`, before `Overloaded`. One
+    tenant alone may fill that; another then still has its equal share, beyond it."""
+    rider_share: float = Field(0.25, ge=0.0, le=4.0)
+    """How much longer a forward of interactive requests may take for the batch requests that ride
+    along in it, by the costs of forwards measured so far."""
+    batch_yield_loss: float = Field(0.05, ge=0.0, lt=1.0)
+    """Share of the batch lane's speed that is given up to shorten its forwards, which is what an
+    interactive request waits for, once interactive requests have come in the last minutes."""
+    batch_share: float = Field(0.05, ge=0.0, le=0.9)
+    """Least share of forward time for batch requests while interactive ones never pause; 0 lets
+    them wait."""
+    max_restarts: int = Field(3, ge=0)
+    """Times that a batch request may have to start over for an interactive one's memory."""
     threads: int = Field(0, ge=0)
     """CPU threads of the model; 0 means the cores this process may use."""
 
@@ -53,13 +65,35 @@ class EngineSettings(Settings):
         return self.max_queued + self.max_rows
 
 
+class AutoscalingSettings(Settings):
+    """When a model's replicas are added and removed, between its bounds, by their backlog: seconds
+    of work in the replicas, at the speed they have lately had."""
+
+    interactive_target_s: float = Field(1.0, gt=0)
+    """Seconds of interactive work above which replicas are added."""
+    batch_target_s: float = Field(30.0, gt=0)
+    """Seconds of work of both lanes above which replicas are added."""
+    look_back_s: float = Field(10.0, gt=0)
+    """Seconds over which a replica's backlog is averaged."""
+    stats_interval_s: float = Field(5.0, gt=0)
+    """How often replicas and handles report to the controller."""
+    up_cooldown_s: float = Field(15.0, ge=0)
+    """Seconds between two additions: time for new replicas to start and to take work."""
+    down_after_s: float = Field(120.0, ge=0)
+    """Replicas are removed when fewer have been enough for so long."""
+    max_step: int = Field(8, ge=1)
+    """Replicas added or removed at once, at most."""
+    utilization: float = Field(0.7, gt=0, le=1)
+    """Replicas are not removed where those left would be busier than this."""
+
+
 class ModelSettings(Settings):
     """One model served by the app."""
 
     name: str = ""
     """Name that requests use; empty means the last part of `model`."""
     model: str = "summarizer"
-    """Bundled name, checkpoint directory or random:PRESET."""
+    """Bundled name, checkpoint directory, random:PRESET, or simulated:... (`raydiff.simulated`)."""
     device: Device = "auto"
     dtype: Dtype = "auto"
     num_gpus: float = Field(0.0, ge=0.0)
@@ -69,7 +103,14 @@ class ModelSettings(Settings):
     accelerator_type: str | None = None
     """Ray accelerator type a replica must run on, e.g. "H100"."""
     min_replicas: int = Field(1, ge=0)
+    """With 0, an idle model gives its resources back; the next request waits for a replica to
+    load, up to its own deadline."""
     max_replicas: int = Field(1, ge=1)
+    autoscaling: AutoscalingSettings = AutoscalingSettings()
+    """When there are how many, between the two."""
+    batch_only: bool = False
+    """Whether all requests are batch work: they wait for `batch_target_s` rather than
+    `interactive_target_s` before replicas are added."""
     documents_per_call: int = Field(16, ge=1)
     """Documents that one corpus call carries; `target_ongoing_requests` follows from it."""
     stall_s: float = Field(16.0, gt=0)
@@ -114,8 +155,8 @@ class BatchSettings(Settings):
     """OpenAI's Files and Batch API."""
 
     location: str
-    """Directory, or s3://BUCKET/PREFIX, of all files and batches. On a disk it must be one that
-    gateways and the head node share."""
+    """Directory, by its absolute path, or s3://BUCKET/PREFIX, of all files and batches. On a disk
+    it must be one that gateways and the head node share."""
     storage: StorageSettings = StorageSettings()
     jobs_url: str | None = None
     """Of the Ray job server that runs batches, e.g. http://HEAD:8265; `None` asks the cluster."""
@@ -133,6 +174,13 @@ class BatchSettings(Settings):
     """Requests that travel to a replica together."""
     poll_s: float = Field(5.0, gt=0)
     """How often a gateway looks after the jobs of unfinished batches."""
+
+    @field_validator("location")
+    @classmethod
+    def _require_absolute(cls, location: str) -> str:
+        if "://" not in location and not os.path.isabs(location):
+            raise ValueError("expected an absolute path or s3://BUCKET/PREFIX")
+        return location
 
 
 class AccessSettings(Settings):
@@ -205,6 +253,8 @@ class TaskSettings(Settings):
     is to be done in it."""
     endpoint: Endpoint = "/v1/chat/completions"
     """Of requests: what their bodies are meant for."""
+    fingerprint: str = ""
+    """Of requests: what answers carry as `system_fingerprint`."""
     template: str | None = None
     """Prompt with `{text}` where the document goes; `None` is the task's usual one."""
     system: str | None = None
