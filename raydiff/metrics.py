@@ -114,6 +114,38 @@ QUEUE_DEPTH = Metric(
     "raydiff_queue_depth", "gauge", "Requests waiting for admission.", ("model", "lane")
 )
 ACTIVE_ROWS = Metric("raydiff_active_rows", "gauge", "Requests admitted and not finished.")
+LANE_ROWS = Metric(
+    "raydiff_lane_rows",
+    "counter",
+    "Rows, summed over forwards, by the lane of their requests.",
+    ("model", "lane"),
+)
+LANE_BUSY_SECONDS = Metric(
+    "raydiff_lane_busy_seconds",
+    "counter",
+    "Seconds of forwards by the lane whose forwards they were; rows of the batch lane ride along "
+    "in forwards of the interactive one.",
+    ("model", "lane"),
+)
+BATCH_FORWARDS_WAITED = Metric(
+    "raydiff_batch_forwards_waited",
+    "histogram",
+    "Forwards of the batch lane that interactive requests waited for before their first one: the "
+    "most of any request that began with the same forward.",
+    ("model",),
+    (0.0, 1.0, 2.0, 4.0, 8.0, 16.0),
+)
+BACKLOG_ROW_FORWARDS = Metric(
+    "raydiff_backlog_row_forwards",
+    "gauge",
+    "Forwards that the requests in hand still need, each row counted by itself, by estimate.",
+    ("model", "lane"),
+)
+ROW_FORWARDS_PER_SECOND = Metric(
+    "raydiff_row_forwards_per_second",
+    "gauge",
+    "Rows times forwards per second of work, at as many rows as the backlog fills.",
+)
 QUEUE_SECONDS = Metric(
     "raydiff_queue_seconds",
     "histogram",
@@ -173,6 +205,11 @@ CATALOGUE: tuple[Metric, ...] = (
     TOKENS_PER_FORWARD_ROW,
     QUEUE_DEPTH,
     ACTIVE_ROWS,
+    LANE_ROWS,
+    LANE_BUSY_SECONDS,
+    BATCH_FORWARDS_WAITED,
+    BACKLOG_ROW_FORWARDS,
+    ROW_FORWARDS_PER_SECOND,
     QUEUE_SECONDS,
     REQUEST_SECONDS,
     FIRST_COMMIT_SECONDS,
@@ -244,6 +281,19 @@ class MetricsRecorder:
         self._backend.set(ACTIVE_ROWS, stats.active_rows, self._model)
         if stats.prefix is not None:
             self._on_prefix(stats.prefix)
+        self._on_lanes(stats)
+
+    def _on_lanes(self, stats: StepStats) -> None:
+        self._add(LANE_BUSY_SECONDS, stats.forward_s, {**self._model, "lane": stats.lane})
+        for lane, rows in stats.lane_rows.items():
+            self._add(LANE_ROWS, rows, {**self._model, "lane": lane})
+        if stats.batch_forwards_waited is not None:
+            self._backend.observe(BATCH_FORWARDS_WAITED, stats.batch_forwards_waited, self._model)
+        if stats.backlog is not None:
+            for lane, left in stats.backlog.row_forwards.items():
+                self._backend.set(BACKLOG_ROW_FORWARDS, left, {**self._model, "lane": lane})
+            rate = stats.backlog.row_forwards_per_s
+            self._backend.set(ROW_FORWARDS_PER_SECOND, rate, self._model)
 
     def _on_prefix(self, stats: PrefixStats) -> None:
         for outcome, count in (("hit", stats.hits), ("miss", stats.lookups - stats.hits)):

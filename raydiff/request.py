@@ -176,6 +176,15 @@ class StepStats:
     """Requests admitted and not finished."""
     prefix: PrefixStats | None = None
     """What was reused of earlier prompts, on encoding forwards where that is on."""
+    lane: Lane = "interactive"
+    """Whose forward it was."""
+    lane_rows: Mapping[Lane, int] = field(default_factory=dict)
+    """Rows by lane."""
+    batch_forwards_waited: int | None = None
+    """Of the interactive requests that began with this forward: the most forwards of the batch
+    lane that one of them waited for."""
+    backlog: Backlog | None = None
+    """What was left afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True)

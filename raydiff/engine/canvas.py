@@ -63,6 +63,8 @@ class Canvas:
         self.submitted_s = 0.0
         self.first_forward_s: float | None = None
         self.first_commit_s: float | None = None
+        self.restarts = 0
+        """Times that it had to start over for want of room."""
         self.written = Written(request, spec, tokenizer, self.max_tokens)
         self.reset()
 
@@ -72,6 +74,7 @@ class Canvas:
         self.finish_reason: FinishReason | None = None
         self.error: str | None = None
         self.forwards = 0
+        self._set_aside_in: State | None = None
         self.rng = np.random.Generator(np.random.Philox(self._seed))
         self.written.restart()
         if self.choices is not None:
@@ -164,49 +167,6 @@ class Canvas:
         """Forwards of the block so far."""
         return self.block.step
 
-    @property
-    def temperature(self) -> float:
-        """Temperature of the next forward's tokens; choices are drawn whole."""
-        if self.choices is not None:
-            return 0.0
-        return self.spec.temperature_at(self.request.decoding, self.step)
-
-    @property
-    def remembers(self) -> bool:
-        """Whether `observe` wants to know of every forward."""
-        d = self.request.decoding
-        if self.choices is not None:
-            return False
-        asks = d.stop_entropy is not None or bool(d.stable_steps)
-        return asks or d.policy in ("credit", "remask", "speculative")
-
-    @property
-    def verifying(self) -> bool:
-        """Whether the next forward verifies the draft that the last one made."""
-        speculates = self.request.decoding.policy == "speculative" and self.choices is None
-        return speculates and self.step % 2 == 1
-
-    def drafted(self) -> Ints:
-        """(F,) the frame's tokens, the draft where they are open and due."""
-        drafted: Ints = np.where(self.eligible(), self.block.history.best, self.tokens)
-        return drafted
-
-    def end_forbidden(self) -> Bools:
-        """(F,) where the end token may not be predicted: `ignore_eos`, `min_tokens`, or a
-        pinned token still to come."""
-        d = self.request.decoding
-        offsets = len(self.written) - self.frame.lead + np.arange(len(self.frame))
-        last_pin = max(self._pins, default=-1)
-        return np.asarray(d.ignore_eos | (offsets < d.min_tokens) | (offsets < last_pin))
-
-    def live(self) -> Bools:
-        """(F,) positions that the next forward computes and attends to."""
-        live: Bools = np.ones(len(self.frame), dtype=np.bool_)
-        if self.spec.drop_after_end:
-            ends = np.flatnonzero(np.isin(self.tokens, self.spec.end_ids) & ~self.open)
-            live[ends[0] + 1 if len(ends) else len(live) :] = False
-        return live
-
     def eligible(self) -> Bools:
         """(F,) open positions of the block that commits next."""
         return self.open & self.block.mask
@@ -279,16 +239,45 @@ class Canvas:
         self.error = error
         self.state = State.FINISHED
 
+    @property
+    def keeps_work(self) -> bool:
+        """Whether what was decided outlives the loss of what the device holds of the row: an exact
+        cache can be encoded anew, in one forward where segments alone tell its parts apart."""
+        if self.spec.noise == "gaussian" or self.spec.self_conditioning:
+            return not self.forwards
+        if not self.exact:
+            return not self.cached or not self.forwards
+        begun_with = self.state is not State.ENCODE_BLOCK and not len(self.written)
+        return begun_with or self.spec.attention == "block-causal"
+
+    def set_aside(self) -> None:
+        """Make room for others: the device forgets the row, which waits to be admitted again and
+        goes on where it was, or starts over where that cannot be."""
+        if self.keeps_work:
+            if self._set_aside_in is not State.ENCODE_BLOCK:  # else that is still to be encoded
+                self._set_aside_in = self.state
+            self.state = State.WAITING
+        else:
+            self.restarts += 1
+            self.reset()
+
+    @property
+    def encoded_end(self) -> int:
+        """Sequence index up to which the next encoding fills the cache."""
+        finished = State.ENCODE_BLOCK in (self.state, self._set_aside_in)
+        return self.frame.end if finished else self.frame.start
+
     def admitted(self) -> None:
         """There is room for it: what its first forward is."""
-        begins_with_prompt = self.exact and self.context_length > 0
+        begins_with_prompt = self.exact and self.encoded_end > 0
         self.state = State.ENCODE_PROMPT if begins_with_prompt else State.DENOISE
         self._pass_over()
 
     def encoded(self) -> None:
         """The prompt, or the finished frame, is in the cache: what is denoised next."""
-        if self.state is State.ENCODE_BLOCK:
+        if State.ENCODE_BLOCK in (self.state, self._set_aside_in):
             self._begin_frame()
+        self._set_aside_in = None
         self.state = State.DENOISE
         self._pass_over()
 

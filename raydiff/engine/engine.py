@@ -22,9 +22,10 @@ from raydiff.engine.prefix import index_for
 from raydiff.engine.report import completion_of, event_of, positions_of, request_stats
 from raydiff.engine.running import load_network, machine_of, run_denoise, run_encode
 from raydiff.engine.scheduler import Plan, Scheduler
+from raydiff.engine.trace import ForwardRecord
 from raydiff.engine.validation import check_request
 from raydiff.engine.warmup import warm_up_requests
-from raydiff.errors import OutOfMemory, UsageError
+from raydiff.errors import OutOfMemory, UsageError, invalid
 from raydiff.metrics import NullRecorder, Recorder
 from raydiff.request import Backlog, Completion, Decoding, Event, GenerationRequest, Lane, StepStats
 from raydiff.spec import ModelSpec
@@ -59,7 +60,8 @@ class Engine:
         prefixes = index_for(machine.spec, footprint.dtype_bytes, asked, budget)
         budget -= prefixes.capacity_bytes if prefixes is not None else 0
         self._scheduler = Scheduler(self.settings, footprint, Budget(budget), prefixes)
-        self._outstanding = Outstanding(self.settings.max_rows)
+        self._footprint = footprint
+        self._outstanding = Outstanding(self.settings, self.spec)
         self._canvases: dict[str, Canvas] = {}
         self._events: list[Event] = []
 
@@ -119,14 +121,51 @@ class Engine:
             PromptTooLong, DecodingError, UsageError: it can never run.
             Overloaded: the lane's queue is full.
         """
-        if request.request_id in self._canvases:
-            raise UsageError(f"request_id: {request.request_id!r} is in flight already.")
+        for canvas in self.accept([request]):
+            self.enqueue(canvas)
+
+    def check(self, request: GenerationRequest) -> None:
+        """See whether a request can ever run; from any thread.
+
+        Raises:
+            PromptTooLong, DecodingError, UsageError: it cannot.
+        """
         check_request(request, self.spec)
-        canvas = Canvas(request, self.spec, self.tokenizer)
-        canvas.submitted_s = time.monotonic()
-        self._scheduler.add(canvas)
-        self._outstanding.add(request, self.spec)
-        self._canvases[request.request_id] = canvas
+        whole = self._scheduler.budget.whole_bytes
+        if self._footprint.request_bytes_bound(request) > whole:
+            canvas = Canvas(request, self.spec, self.tokenizer)
+            needed = self._footprint.request_bytes(canvas)
+            if needed > whole:
+                raise UsageError(
+                    invalid(
+                        "prompt and max_tokens",
+                        expected=f"a request that takes at most {whole} bytes of memory",
+                        got=needed,
+                        remedy="Shorten the prompt or lower max_tokens.",
+                    ),
+                    "max_tokens",
+                )
+
+    def accept(self, requests: Sequence[GenerationRequest]) -> list[Canvas]:
+        """Take requests on, all or none: `enqueue` has to follow for each; from any thread.
+
+        Raises:
+            PromptTooLong, DecodingError, UsageError: one can never run.
+            Overloaded: a lane's queue is full.
+        """
+        now = time.monotonic()
+        for request in requests:
+            self.check(request)
+        self._outstanding.take(requests)
+        canvases = [Canvas(request, self.spec, self.tokenizer) for request in requests]
+        for canvas in canvases:
+            canvas.submitted_s = now
+        return canvases
+
+    def enqueue(self, canvas: Canvas) -> None:
+        """Queue an accepted request; `step` works on it."""
+        self._canvases[canvas.request_id] = canvas
+        self._scheduler.add(canvas, self._outstanding.expected(canvas.request_id))
         if canvas.state is State.FINISHED:  # a single choice needs no forward
             self._retire(canvas)
 
@@ -149,6 +188,10 @@ class Engine:
         """Work taken on and not done, and the rate it is done at; cheap, from any thread."""
         return self._outstanding.backlog()
 
+    def trace(self) -> list[ForwardRecord]:
+        """The last forwards, oldest first; from any thread."""
+        return self._scheduler.trace.records()
+
     def canvases(self) -> list[Canvas]:
         """Canvases in flight, oldest first, to look at and not to change."""
         return list(self._canvases.values())
@@ -156,6 +199,8 @@ class Engine:
     def step(self) -> list[Event]:
         """At most one forward; returns what became final since the last call."""
         planned = self._scheduler.plan()
+        for request_id in self._scheduler.take_set_aside():
+            self._runner.release(request_id)
         if planned is not None:
             plan, canvases = planned
             started = time.monotonic()
@@ -223,6 +268,7 @@ class Engine:
         for canvas in canvases:
             if canvas.first_forward_s is None:
                 canvas.first_forward_s = now
+        self._outstanding.advanced(plan.request_ids)
         if isinstance(plan, EncodePlan):
             run_encode(self._runner, plan)
             for canvas in canvases:
@@ -253,12 +299,11 @@ class Engine:
 
     def _retire(self, canvas: Canvas) -> None:
         """A canvas is finished: free what it holds, say so, record it."""
-        self._scheduler.remove(canvas)
-        self._runner.release(canvas.request_id)
-        self._canvases.pop(canvas.request_id, None)
-        self._outstanding.remove(
-            canvas.request_id, whole=canvas.finish_reason in ("stop", "length")
-        )
+        name = canvas.request_id
+        whole = canvas.finish_reason in ("stop", "length")
+        self._scheduler.remove(canvas, self._outstanding.remove(name, whole=whole))
+        self._runner.release(name)
+        self._canvases.pop(name, None)
         if canvas.transcript.text:
             self._mark_first_commit(canvas)
         now_s = time.monotonic()
@@ -292,7 +337,8 @@ class Engine:
 
     def _report(self, plan: Plan, canvases: list[Canvas], started_s: float, committed: int) -> None:
         forward_s = time.monotonic() - started_s
-        self._outstanding.ran(plan.request_ids, forward_s)
+        self._outstanding.ran(len(canvases), forward_s)
+        record = self._scheduler.ran(started_s, forward_s)
         positions = positions_of(plan)
         self._recorder.on_step(
             StepStats(
@@ -307,5 +353,9 @@ class Engine:
                 queue_depth=self._scheduler.depth(),
                 active_rows=self._scheduler.active_count,
                 prefix=self._scheduler.prefix_stats() if plan.kind == "encode" else None,
+                lane=record.lane,
+                lane_rows={"interactive": record.interactive_rows, "batch": record.batch_rows},
+                batch_forwards_waited=record.waited,
+                backlog=self._outstanding.backlog(),
             )
         )

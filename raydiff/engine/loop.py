@@ -7,13 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from raydiff.engine.engine import Engine
-from raydiff.engine.validation import check_request
-from raydiff.errors import EngineError, Overloaded, RaydiffError
-from raydiff.request import Backlog, Completion, Event, GenerationRequest, Lane, Usage
+from raydiff.engine.trace import ForwardRecord
+from raydiff.errors import EngineError
+from raydiff.request import Backlog, Completion, Event, GenerationRequest, Usage
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +30,6 @@ class EngineLoop:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._listeners: dict[str, OnEvent] = {}
-        self._pending: dict[Lane, int] = {"interactive": 0, "batch": 0}
-        self._lanes: dict[str, Lane] = {}
         self._stopping = False
         self._failure: BaseException | None = None
         self._tick_s = time.monotonic()
@@ -61,8 +58,11 @@ class EngineLoop:
 
     def backlog(self) -> Backlog:
         """Work taken on and not done, and the rate it is done at; cheap, from any thread."""
-        backlog = self.engine.backlog()
-        return replace(backlog, requests=dict(self._pending))
+        return self.engine.backlog()
+
+    def trace(self) -> list[ForwardRecord]:
+        """The last forwards, oldest first."""
+        return self.engine.trace()
 
     def seconds_since_tick(self) -> float:
         """Seconds in which there was work and no forward finished; 0 when idle."""
@@ -80,18 +80,26 @@ class EngineLoop:
 
     def submit_all(self, requests: list[GenerationRequest], on_event: OnEvent) -> None:
         """Hand over all requests or, when one is refused, none."""
-        for request in requests:
-            check_request(request, self.engine.spec)
         with self._wake:
-            self._check_room(requests)
+            self._check_free(requests)
+        # on the caller's thread, so that a large call holds up no forward
+        canvases = self.engine.accept(requests)
+        with self._wake:
+            self._check_free(requests)
             if not self._listeners:
                 self._tick_s = time.monotonic()
-            for request in requests:
-                self._listeners[request.request_id] = on_event
-                self._lanes[request.request_id] = request.lane
-                self._pending[request.lane] += 1
-                self._inbox.append(partial(self._start, request))
+            for canvas in canvases:
+                self._listeners[canvas.request_id] = on_event
+                self._inbox.append(partial(self.engine.enqueue, canvas))
             self._wake.notify()
+
+    def check(self, request: GenerationRequest) -> None:
+        """See whether a request can ever run.
+
+        Raises:
+            UsageError: it cannot.
+        """
+        self.engine.check(request)
 
     def cancel(self, request_id: str) -> None:
         """End a request at the next tick; unknown ids are ignored."""
@@ -99,27 +107,12 @@ class EngineLoop:
             self._inbox.append(partial(self.engine.cancel, request_id))
             self._wake.notify()
 
-    def _check_room(self, requests: list[GenerationRequest]) -> None:
+    def _check_free(self, requests: list[GenerationRequest]) -> None:
         if self._stopping or self._failure is not None:
             raise EngineError(f"The engine has stopped: {self._failure or 'shutting down'}.")
-        limit = self.engine.settings.max_in_flight
-        for lane, pending in self._pending.items():
-            asked = sum(r.lane == lane for r in requests)
-            if asked and pending + asked > limit:
-                raise Overloaded(
-                    f"lane {lane!r}: {pending} requests are in flight and {asked} more would "
-                    f"pass the limit of {limit}. Try again later.",
-                    retry_after_s=1.0,
-                )
         taken = [r.request_id for r in requests if r.request_id in self._listeners]
         if taken:
             raise EngineError(f"request_id: {taken[0]!r} is in flight already.")
-
-    def _start(self, request: GenerationRequest) -> None:
-        try:
-            self.engine.submit(request)
-        except RaydiffError as error:
-            self._deliver(_failed(request.request_id, str(error)))
 
     def _main(self) -> None:
         try:
@@ -159,8 +152,7 @@ class EngineLoop:
 
     def _forget(self, request_id: str) -> None:
         with self._wake:
-            if self._listeners.pop(request_id, None) is not None:
-                self._pending[self._lanes.pop(request_id)] -= 1
+            self._listeners.pop(request_id, None)
 
     def _end_all(self, message: str) -> None:
         for request_id in list(self._listeners):

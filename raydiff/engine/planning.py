@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from raydiff.engine.asking import end_forbidden, remembers, temperature
 from raydiff.engine.canvas import Canvas, State
 from raydiff.engine.choosing import choice_rows
 from raydiff.engine.frame import Ints
@@ -32,7 +33,7 @@ def encode_plan(
     prefix = None if finished or prefixes is None else _prefix_plan(canvases, prefixes)
     taken = [pieces[-1].end if pieces else 0 for pieces in prefix.taken] if prefix else None
     begins = [c.frame.start for c in canvases] if finished else taken or [0] * len(canvases)
-    ends = [c.frame.end if finished else c.frame.start for c in canvases]
+    ends = [c.encoded_end for c in canvases]
     spans = list(zip(canvases, begins, ends, strict=True))
     return EncodePlan(
         shape=shape,
@@ -92,7 +93,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
         else None,
         revises=revises,
         end_forbidden=stack(
-            [row.spread(row.canvas.end_forbidden(), False) for row in rows], width, False
+            [row.spread(end_forbidden(row.canvas), False) for row in rows], width, False
         ),
         at_least=_ints([c.at_least for c in canvases]),
         policies=policy_rows(rows, width),
@@ -104,7 +105,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
             [canvases[i].request.decoding.guidance for i in guided], dtype=np.float32
         ),
         fresh=np.array([c.step == 0 for c in canvases]) if spec.self_conditioning else None,
-        remembers=any(c.remembers for c in canvases),
+        remembers=any(remembers(c) for c in canvases),
     )
 
 
@@ -130,13 +131,13 @@ def _contexts(rows: Sequence[Row]) -> Contexts:
 
 
 def _sampling(rows: Sequence[Row], width: int) -> Sampling | None:
-    at = [i for i, row in enumerate(rows) if row.canvas.temperature > 0]
+    at = [i for i, row in enumerate(rows) if temperature(row.canvas) > 0]
     if not at:
         return None
     decodings = [rows[i].canvas.request.decoding for i in at]
     return Sampling(
         rows=_ints(at),
-        temperature=np.array([rows[i].canvas.temperature for i in at], dtype=np.float32),
+        temperature=np.array([temperature(rows[i].canvas) for i in at], dtype=np.float32),
         top_k=_ints([d.top_k for d in decodings]),
         top_p=np.array([d.top_p for d in decodings], dtype=np.float32),
         uniforms=stack([rows[i].spread(rows[i].canvas.uniforms(), 0.0) for i in at], width, 0.0),

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from raydiff.engine import Engine
+from raydiff.engine.canvas import Canvas
+from raydiff.engine.memory import Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.runner import Runner
 from raydiff.errors import Overloaded, PromptTooLong, UsageError
@@ -103,12 +105,28 @@ def test_the_same_id_twice_in_flight_is_refused(engine: Engine) -> None:
     drain(engine)
 
 
+def bytes_of_one(engine: Engine) -> int:
+    """What one short request takes."""
+    request = engine.request("a", Decoding(max_tokens=4))
+    canvas = Canvas(request, engine.spec, engine.tokenizer)
+    return Footprint(spec=engine.spec, dtype_bytes=4).request_bytes(canvas)
+
+
 def test_requests_wait_until_their_bytes_fit(make_engine: MakeEngine) -> None:
     recorder = ListRecorder()
-    one = make_engine(recorder, memory_budget_bytes=1)
+    one = make_engine(recorder, memory_budget_bytes=bytes_of_one(make_engine()))
     completions = one.generate(["a", "b", "c"], Decoding(max_tokens=4))
     assert len(completions) == 3
     assert max(s.rows for s in recorder.steps) == 1
+
+
+def test_what_takes_more_bytes_than_there_are_is_refused_at_once(make_engine: MakeEngine) -> None:
+    """It would wait for ever; the refusal says how many bytes there are and how many it takes."""
+    needed = bytes_of_one(make_engine())
+    engine = make_engine(memory_budget_bytes=needed - 1)
+    with pytest.raises(UsageError, match=rf"at most {needed - 1} bytes.*got {needed}"):
+        engine.submit(engine.request("a", Decoding(max_tokens=4)))
+    assert not engine.has_work()
 
 
 class Starved:
