@@ -1,0 +1,1 @@
+"""Faults of a serving fleet under load: `tests/drills.sh serving`."""
