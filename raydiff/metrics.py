@@ -133,7 +133,7 @@ BATCH_FORWARDS_WAITED = Metric(
     "Forwards of the batch lane that interactive requests waited for before their first one: the "
     "most of any request that began with the same forward.",
     ("model",),
-    (0.0, 1.0, 2.0, 4.0, 8.0, 16.0),
+    (0.5, 1.5, 2.5, 4.5, 8.5, 16.5),
 )
 BACKLOG_ROW_FORWARDS = Metric(
     "raydiff_backlog_row_forwards",

@@ -110,5 +110,6 @@ def test_the_catalogue_is_complete_and_in_base_units() -> None:
         assert metric.help.endswith(".")
         assert not metric.name.endswith(("_total", "_ms"))
         assert (metric.kind == "histogram") == bool(metric.buckets)
+        assert all(bound > 0 for bound in metric.buckets), "Ray refuses other bounds"
         assert "id" not in metric.labels
     assert metrics.FORWARDS.ray_name == "ray_raydiff_forwards_total"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from raydiff.client import Refusal
 from raydiff.config import ModelSettings
 from raydiff.engine.counts import WorkCounter
-from raydiff.engine.validation import check_request
 from raydiff.errors import (
     ClusterError,
     DeadlineExceeded,
@@ -52,6 +51,9 @@ class RunningEngine(EngineThread, Protocol):
 
     def load(self) -> int:
         """Requests waiting or active."""
+
+    def check(self, request: GenerationRequest) -> None:
+        """Raise UsageError if a request can never run."""
 
 
 class ReplicaCore:
@@ -156,7 +158,7 @@ class ReplicaCore:
         sound: list[GenerationRequest] = []
         for request in requests:
             try:
-                check_request(request, self._spec)
+                self._engine.check(request)
             except UsageError as error:
                 failed.append(_failed(request, error))
             else:

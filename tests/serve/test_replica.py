@@ -173,6 +173,9 @@ class FakeEngineThread:
     def load(self) -> int:
         return 0
 
+    def check(self, request: GenerationRequest) -> None:
+        return None
+
 
 def core_of(thread: FakeEngineThread, reader: PromptReader) -> ReplicaCore:
     return ReplicaCore(thread, reader.spec)
