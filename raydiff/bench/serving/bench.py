@@ -16,7 +16,7 @@ from raydiff.bench.serving.arrivals import arrival_times
 from raydiff.bench.serving.cpu import cpu_by_role, cpu_ms_per_request, processes
 from raydiff.bench.serving.figures import Turn, case_record, comparisons
 from raydiff.bench.serving.generator import Generated, Target, generator
-from raydiff.bench.serving.host import Hosted, haproxy_environment, host
+from raydiff.bench.serving.host import Hosted, host
 from raydiff.bench.serving.loads import Load, Tokens, make_asks, split_load
 from raydiff.bench.serving.remote import Remote
 from raydiff.bench.serving.settings import Case, ServeBench
@@ -134,12 +134,11 @@ def _contenders(bench: ServeBench) -> Iterator[dict[str, Contender]]:
         apps: dict[str, Remote[Hosted]] = {}
         if {"http", "handle"} & set(bench.contenders):
             apps["http"] = apps["handle"] = stack.enter_context(
-                Remote(host, Hosted(model=model, environment=_cluster_at_hand()))
+                Remote(host, Hosted(model=model, address=_cluster_at_hand()))
             )
         if "haproxy" in bench.contenders:
-            environment = stack.enter_context(haproxy_environment())
             apps["haproxy"] = stack.enter_context(
-                Remote(host, Hosted(model=model, environment=environment))
+                Remote(host, Hosted(model=model, address="local", haproxy=True))
             )
         for app in {app.pid: app for app in apps.values()}.values():
             app.receive()
@@ -200,12 +199,13 @@ def _cpu(app: Remote[Hosted]) -> dict[str, float]:
     return cpu_by_role(app.pid, processes())
 
 
-def _cluster_at_hand() -> dict[str, str]:
+def _cluster_at_hand() -> str | None:
     """Where another process finds the cluster that this one is connected to, if any."""
     ray = sys.modules.get("ray")
     if ray is None or not ray.is_initialized():
-        return {}
-    return {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+        return None
+    address: str = ray.get_runtime_context().gcs_address
+    return address
 
 
 def _line(case: Case, turn: Turn) -> str:

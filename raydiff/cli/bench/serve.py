@@ -24,7 +24,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         "--contenders",
         type=numbers(str),
         metavar="NAME,NAME",
-        help="what takes turns: http (default), haproxy, handle, engine, bare",
+        help="what takes turns: http (default), haproxy (its statistics listen on all interfaces), "
+        "handle, engine, bare",
     )
     add("--url", action="append", default=[], help="an app that runs already; may be repeated")
     add("--name", default="", help="of the model in requests, where it is not the last part of it")
