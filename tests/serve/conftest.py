@@ -89,6 +89,23 @@ def api(core: ReplicaCore, reader: PromptReader) -> TextApi:
     return TextApi({MODEL: model}, request_timeout_s=60, max_body_bytes=MAX_BODY_BYTES)
 
 
+@pytest.fixture(scope="module")
+def shared_api(checkpoint: Path, reader: PromptReader) -> Iterator[TextApi]:
+    """The endpoints in front of a real engine, for all tests of a module."""
+    loop = EngineLoop(Engine.load(checkpoint, device="cpu", settings=EngineSettings(threads=1)))
+    loop.start()
+    model = ServedModel(
+        name=MODEL,
+        reader=reader,
+        replicas=FakeReplicas(ReplicaCore(loop, reader.spec)),
+        min_replicas=1,
+        created=0,
+        fingerprint="rd_test",
+    )
+    yield TextApi({MODEL: model}, request_timeout_s=60, max_body_bytes=MAX_BODY_BYTES)
+    loop.stop()
+
+
 @pytest_asyncio.fixture
 async def http(api: TextApi) -> AsyncIterator[httpx.AsyncClient]:
     """An HTTP client of the endpoints, without sockets."""

@@ -16,13 +16,8 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from raydiff.config import EngineSettings
-from raydiff.engine import Engine, EngineLoop
-from raydiff.openai.prompts import PromptReader
 from raydiff.serve.api import TextApi
-from raydiff.serve.replica import ReplicaCore
-from raydiff.serve.served import ServedModel
-from tests.serve.conftest import MAX_BODY_BYTES, MODEL, FakeReplicas
+from tests.serve.conftest import MODEL
 from tests.serve.live import listening
 
 NODE_MODULES = os.environ.get("RAYDIFF_NODE_MODULES", "")
@@ -30,22 +25,10 @@ NODE_MODULES = os.environ.get("RAYDIFF_NODE_MODULES", "")
 
 
 @pytest.fixture(scope="module")
-def url(checkpoint: Path, reader: PromptReader) -> Iterator[str]:
+def url(shared_api: TextApi) -> Iterator[str]:
     """The endpoints in front of a real engine, on a socket."""
-    loop = EngineLoop(Engine.load(checkpoint, device="cpu", settings=EngineSettings(threads=1)))
-    loop.start()
-    model = ServedModel(
-        name=MODEL,
-        reader=reader,
-        replicas=FakeReplicas(ReplicaCore(loop, reader.spec)),
-        min_replicas=1,
-        created=0,
-        fingerprint="rd_test",
-    )
-    api = TextApi({MODEL: model}, request_timeout_s=60, max_body_bytes=MAX_BODY_BYTES)
-    with listening(api.app()) as address:
+    with listening(shared_api.app()) as address:
         yield f"{address}/v1"
-    loop.stop()
 
 
 @pytest.fixture

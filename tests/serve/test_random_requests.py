@@ -20,13 +20,13 @@ SEED = 5
 
 
 async def test_requests_of_random_validity_get_200_or_a_4xx_that_names_the_field(
-    api: TextApi,
+    shared_api: TextApi,
 ) -> None:
     rng = random.Random(SEED)
     requests = [random_request(rng) for _ in range(COUNT)]
     statuses: Counter[int] = Counter()
     turn = asyncio.Semaphore(AT_ONCE)
-    transport = httpx.ASGITransport(app=api.app(), raise_app_exceptions=False)
+    transport = httpx.ASGITransport(app=shared_api.app(), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
 
         async def send(request: RandomRequest) -> None:
