@@ -19,7 +19,8 @@ from raydiff.serve.access.rates.messages import (
 from raydiff.serve.access.rates.window import SLOTS, Window, slot_of, wait_s
 
 SETTLE_S = 3.0
-"""How long a new authority only listens: in that time every gateway has reported again."""
+"""How long an authority that was started, or out of reach, only listens: in that time every gateway
+has reported again."""
 LEASE_PARTS = 50
 """A lease is at most one part of so many of the limit, unless a single request needs more."""
 GONE_S = 10.0
@@ -65,6 +66,8 @@ class Authority:
             return Reply()
         self._numbers[report.gateway] = report.number
         self._heard_s[report.gateway] = now_s
+        if report.returning:
+            self._started_s = now_s
         settling = now_s - self._started_s < SETTLE_S
         replies = {k.key_id: self._key(report.gateway, k, now_s, settling) for k in report.keys}
         self._forget(now_s)

@@ -18,6 +18,8 @@ REPORT_S = 1.0
 """How often a key that was used lately is reported, and how often a lost authority is called."""
 REFUSED_S = 0.5
 """How long a refusal stands without asking again."""
+MISSED_S = 2.0
+"""Without an answer for longer than this, what others used meanwhile may be unknown too."""
 ASKED_AT_MOST = 4
 """Calls for one request: smaller ones may take a lease while it is on its way."""
 
@@ -46,6 +48,7 @@ class Limiter:
         self._away = False
         self._answered = False
         self._called_s = float("-inf")
+        self._lost_s: float | None = None
 
     async def admit(self, caller: Caller, tokens: int) -> Ticket:
         """Let a request of at most so many tokens in, and charge it.
@@ -113,11 +116,19 @@ class Limiter:
         raise refusal(key, refused, now_s)
 
     async def _exchange(self, reports: list[KeyReport]) -> dict[str, KeyReply]:
-        self._called_s = self._clock()
-        report = Report(gateway=self._name, number=next(self._numbers), keys=tuple(reports))
+        self._called_s = now_s = self._clock()
+        lost_s = self._lost_s
+        report = Report(
+            gateway=self._name,
+            number=next(self._numbers),
+            keys=tuple(reports),
+            returning=lost_s is not None and now_s - lost_s > MISSED_S,
+        )
         try:
             reply = await self._link.exchange(report)
+            self._lost_s = None
         except ConnectionError as error:
+            self._lost_s = now_s if lost_s is None else lost_s
             self._went(away=True, reason=str(error))
             return {}
         self._went(away=not reply.keys, reason="it was started a moment ago")

@@ -52,6 +52,8 @@ class Report:
     number: int
     """Grows with each report, so that one that comes late is known."""
     keys: tuple[KeyReport, ...]
+    returning: bool = False
+    """Whether this gateway had no answer for a while, as others may have had."""
 
 
 @dataclass(frozen=True, kw_only=True)
