@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ray import serve
 from ray.serve.handle import DeploymentHandle
@@ -73,7 +74,8 @@ class Gateway:
 
 def served_model(settings: ModelSettings, handle: DeploymentHandle) -> ServedModel:
     """Load what the gateway needs of a model: its spec and tokenizer."""
-    reader = PromptReader(spec=load_spec(settings.model), tokenizer=Tokenizer.load(settings.model))
+    spec = replace(load_spec(settings.model), name=settings.served_name)  # errors tell no paths
+    reader = PromptReader(spec=spec, tokenizer=Tokenizer.load(settings.model))
     return ServedModel(
         name=settings.served_name,
         reader=reader,
