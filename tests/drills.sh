@@ -3,6 +3,8 @@
 #   tests/drills.sh faults             a hundred faults at random moments, of all kinds, each run
 #                                      judged by its files (within 45 minutes on two idle cores)
 #   tests/drills.sh faults --count 12 --kinds worker-kill,s3-outage --seed 7 --json FILE
+#   tests/drills.sh requests           10,000 requests of random validity, and schemathesis at length
+#                                      (about five minutes)
 #   tests/drills.sh                    the tests marked slow (about twenty minutes)
 #   tests/drills.sh tests/corpus -k killed_ten
 set -euo pipefail
@@ -15,5 +17,10 @@ export RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0
 if [ "${1:-}" = faults ]; then
   shift
   exec .venv/bin/python -m tests.drills "$@"
+fi
+if [ "${1:-}" = requests ]; then
+  export RAYDIFF_RANDOM_REQUESTS=10000 RAYDIFF_SCHEMATHESIS_EXAMPLES=200
+  exec .venv/bin/python -m pytest -s --timeout=1800 \
+    tests/serve/test_random_requests.py tests/serve/test_schemathesis.py
 fi
 exec .venv/bin/python -m pytest -m slow -s "$@"
