@@ -69,6 +69,9 @@ class AutoscalingSettings(Settings):
     """When a model's replicas are added and removed, between its bounds, by their backlog: seconds
     of work in the replicas, at the speed they have lately had."""
 
+    policy: Literal["backlog", "requests"] = "backlog"
+    """What is counted: the backlog, or calls in flight as Serve does by itself, with its defaults
+    in place of the settings below."""
     interactive_target_s: float = Field(1.0, gt=0)
     """Seconds of interactive work above which replicas are added."""
     batch_target_s: float = Field(30.0, gt=0)

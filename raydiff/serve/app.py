@@ -186,9 +186,15 @@ def _limiter() -> Any:
 def _autoscaling(model: ModelSettings) -> AutoscalingConfig:
     """Serve's bounds around our policy, which has its own delays and steps: Serve adds none."""
     rules = model.autoscaling
+    if rules.policy == "requests":
+        return AutoscalingConfig(
+            min_replicas=model.min_replicas,
+            max_replicas=model.max_replicas,
+            target_ongoing_requests=model.target_ongoing_requests,
+        )
     policy = AutoscalingPolicy(
         policy_function=BacklogPolicy,
-        policy_kwargs=rules.model_dump(exclude={"stats_interval_s"}),
+        policy_kwargs=rules.model_dump(exclude={"policy", "stats_interval_s"}),
     )
     config = AutoscalingConfig(
         min_replicas=model.min_replicas,

@@ -77,7 +77,7 @@ class Fleet:
     """Requests that no replica has yet."""
 
     def __post_init__(self) -> None:
-        rules = self.settings.model_dump(exclude={"stats_interval_s"})
+        rules = self.settings.model_dump(exclude={"policy", "stats_interval_s"})
         self._policy = BacklogPolicy(**rules)
         self._state: dict[str, Any] = {}
         self._reports: dict[int, dict[str, list[Any]]] = {}

@@ -11,7 +11,7 @@ from ray.serve import Application
 from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 from ray.serve._private.build_app import build_app as serve_build_app
 
-from raydiff.config import AppSettings, EngineSettings, ModelSettings
+from raydiff.config import AppSettings, AutoscalingSettings, EngineSettings, ModelSettings
 from raydiff.errors import ModelError, UsageError
 from raydiff.serve.app import (
     build_app,
@@ -132,3 +132,23 @@ def test_the_app_knows_what_it_needs(checkpoint: Path) -> None:
     settings = AppSettings(models=(model.model_copy(update={"max_replicas": 3}),))
     assert required_cpus(settings) == pytest.approx(6.1)
     assert required_gpus(settings) == 1.5
+
+
+def test_replicas_follow_the_backlog_and_serve_adds_no_delays_of_its_own(checkpoint: Path) -> None:
+    rules = AutoscalingSettings(stats_interval_s=3.0, max_step=2)
+    model = ModelSettings(model=str(checkpoint), min_replicas=0, max_replicas=9, autoscaling=rules)
+    built = deployments(build_app(AppSettings(models=(model,))))
+    config = built["model-tiny"]._deployment_config.autoscaling_config
+    assert config.policy.policy_function == "raydiff.serve.autoscaling.BacklogPolicy"
+    assert config.policy.policy_kwargs["max_step"] == 2
+    assert config.metrics_interval_s == 3.0
+    assert (config.upscale_delay_s, config.downscale_delay_s) == (0.0, 0.0)
+
+
+def test_serves_own_policy_is_a_setting_away(checkpoint: Path) -> None:
+    rules = AutoscalingSettings(policy="requests")
+    model = ModelSettings(model=str(checkpoint), max_replicas=9, autoscaling=rules)
+    built = deployments(build_app(AppSettings(models=(model,))))
+    config = built["model-tiny"]._deployment_config.autoscaling_config
+    assert config.policy.is_default_policy_function()
+    assert config.target_ongoing_requests == model.target_ongoing_requests

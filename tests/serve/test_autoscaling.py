@@ -17,7 +17,7 @@ from raydiff.serve.autoscaling import INTERACTIVE, BacklogPolicy, Memory, Rules,
 from tests.serve.fleet import Fleet, by_chance, clients
 
 SETTINGS = AutoscalingSettings(down_after_s=60.0)
-RULES = Rules(**SETTINGS.model_dump(exclude={"stats_interval_s"}))
+RULES = Rules(**SETTINGS.model_dump(exclude={"policy", "stats_interval_s"}))
 QUIET = Seen(
     now_s=1000.0,
     replicas=4,
@@ -151,7 +151,7 @@ def test_a_cold_start_holds_requests_until_a_replica_is_there() -> None:
 
 def test_the_settings_are_the_rules_by_name() -> None:
     own = {f.name for f in fields(Rules)}
-    assert own == set(AutoscalingSettings.model_fields) - {"stats_interval_s"}
+    assert own == set(AutoscalingSettings.model_fields) - {"policy", "stats_interval_s"}
 
 
 def test_the_policy_travels_to_a_controller_that_lacks_raydiff() -> None:
@@ -163,5 +163,5 @@ def test_the_policy_travels_to_a_controller_that_lacks_raydiff() -> None:
         policy = pickle.loads(cloudpickle.dumps(BacklogPolicy))
     finally:
         cloudpickle.unregister_pickle_by_value(autoscaling)
-    again = policy(**SETTINGS.model_dump(exclude={"stats_interval_s"}))
+    again = policy(**SETTINGS.model_dump(exclude={"policy", "stats_interval_s"}))
     assert again.rules.max_step == SETTINGS.max_step
