@@ -6,6 +6,7 @@ import pytest
 from fastapi import Request
 
 from raydiff.errors import UsageError
+from raydiff.serve.access.sizes import MAX_JSON_DEPTH
 from raydiff.serve.bodies import TIMEOUT_HEADER, deadline_s, parse_json
 
 
@@ -37,16 +38,28 @@ def test_escaped_surrogate_pairs_are_characters() -> None:
 
 
 def test_a_deadline_named_by_the_client_is_kept_a_little_early() -> None:
-    assert deadline_s(request_with("10"), 600) == 9.5
-    assert deadline_s(request_with("1"), 600) == pytest.approx(0.9)
+    assert deadline_s(request_with("10"), 600, 3600) == 9
+    assert deadline_s(request_with("1"), 600, 3600) == pytest.approx(0.8)
 
 
 def test_without_a_header_the_apps_deadline_holds() -> None:
-    assert deadline_s(request_with(None), 600) == 600
+    assert deadline_s(request_with(None), 600, 60) == 600
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", ""])
-def test_a_deadline_must_be_a_positive_number(text: str) -> None:
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", "", "3601"])
+def test_a_deadline_must_be_a_positive_number_that_is_not_too_large(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        deadline_s(request_with(text), 600)
+        deadline_s(request_with(text), 600, 3600)
     assert caught.value.param == TIMEOUT_HEADER
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def test_json_may_be_nested_only_so_deep() -> None:
+    parse_json(nested(MAX_JSON_DEPTH))
+    parse_json(b"[" + b",".join([b"[]"] * 1000) + b"]")
+    for depth in (MAX_JSON_DEPTH + 1, 500, 100_000):
+        with pytest.raises(UsageError, match="nest"):
+            parse_json(nested(depth))
