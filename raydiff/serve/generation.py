@@ -112,6 +112,7 @@ class TextRoutes:
                 admission=admission,
                 held=stack.pop_all(),
                 state=request.state,
+                timeout_s=timeout_s,
             )
 
 

@@ -12,7 +12,7 @@ from starlette.datastructures import State
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from raydiff.errors import EngineError
+from raydiff.errors import DeadlineExceeded, EngineError
 from raydiff.openai.answers import Answer
 from raydiff.openai.chunks import ChunkWriter
 from raydiff.openai.problems import problem_of
@@ -24,6 +24,9 @@ Row = tuple[int, Event]
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _DONE = b"data: [DONE]\n\n"
+READ_GRACE_S = 5.0
+"""A reader that has not taken a stream so long after the request's deadline is given up: it holds
+a connection and its caller's limits, though no longer a slot."""
 
 
 async def merged(streams: Sequence[AsyncIterator[Event]]) -> AsyncIterator[Row]:
@@ -106,8 +109,11 @@ class EventStream(StreamingResponse):
         admission: Admission,
         held: AsyncExitStack,
         state: State,
+        timeout_s: float,
     ) -> None:
-        """`held` is left when the stream ends; `state` gets the usage of all rows."""
+        """`held` is left when the stream ends; `state` gets the usage of all rows. A reader has
+        `timeout_s` and a little more to take it all."""
+        self._until_s = asyncio.get_running_loop().time() + timeout_s + READ_GRACE_S
         self._writer = ChunkWriter(answer)
         self._first, self._rows = first, rows
         self._admission, self._held, self._state = admission, held, state
@@ -118,12 +124,21 @@ class EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with self._held:
-                await super().__call__(scope, receive, send)
+                await self._send_all(scope, receive, send)
                 if self._error is not None:  # told already; the block must know too
                     raise self._error
         except Exception as error:
             if error is not self._error:
                 raise
+
+    async def _send_all(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, for as long as the reader has; then the connection is cut."""
+        try:
+            async with asyncio.timeout_at(self._until_s):
+                await super().__call__(scope, receive, send)
+        except TimeoutError:
+            self._error = DeadlineExceeded("The client did not take the stream in time.")
+            self._state.error = "not_read"
 
     async def _events(self) -> AsyncIterator[bytes]:
         """`data:` lines of every chunk and `[DONE]`, or, if the stream breaks, of an error's body
