@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from raydiff.openai.answers import Answer, diffusion_body, total, usage_body
@@ -32,11 +32,10 @@ class ChunkWriter:
 
     @property
     def usage(self) -> Usage:
-        """Of all rows so far."""
-        rows = [row.usage for _, row in sorted(self._rows.items())]
-        if len(rows) % self._body.n == 0:
-            return total(rows, self._body.n)
-        return total(rows)
+        """Of all rows so far. The `n` rows of a prompt read it once."""
+        prompts = {i // self._body.n: row.usage.prompt_tokens for i, row in self._rows.items()}
+        rows = total([row.usage for row in self._rows.values()])
+        return replace(rows, prompt_tokens=sum(prompts.values()))
 
     def chunks(self, index: int, event: Event) -> Iterator[dict[str, Any]]:
         """Chunks of one event of a row."""

@@ -156,6 +156,16 @@ def test_health_counts_the_replicas(serving: RunningApp) -> None:
     assert (response.status_code, response.json()["replicas"]) == (200, {MODEL: 1})
 
 
+@pytest.mark.parametrize("path", ["v1/models", "v1/nothing", "docs"])
+def test_an_answer_has_one_request_id_though_serve_sets_it_too(
+    serving: RunningApp, path: str
+) -> None:
+    response = httpx.get(f"{serving.url}/{path}", headers={"x-request-id": "mine"}, timeout=30)
+    assert response.headers.get_list("x-request-id") == ["mine"]
+    unnamed = httpx.get(f"{serving.url}/{path}", timeout=30)
+    assert len(unnamed.headers.get_list("x-request-id")) == 1
+
+
 async def test_64_requests_at_once_all_succeed_and_share_forwards(
     serving: RunningApp, async_openai: openai.AsyncOpenAI
 ) -> None:

@@ -14,8 +14,10 @@ from raydiff.openai.protocol import CompletionBody, parse_body
 from raydiff.request import Lane
 from raydiff.serve.access import Caller
 from raydiff.serve.generation import lane_of
+from raydiff.serve.replica import ReplicaCore
 from raydiff.serve.request_ids import MAX_CHARACTERS
-from tests.serve.conftest import MODEL
+from raydiff.serve.served import ServedModel
+from tests.serve.conftest import MODEL, FakeReplicas
 from tests.serve.test_gateway import error_of, events_of
 
 USER = [{"role": "user", "content": "hello"}]
@@ -299,20 +301,34 @@ class TestChats:
 
 
 @pytest.mark.parametrize(
-    ("tier", "bound", "lane"),
+    ("tier", "bound", "batch_only", "lane"),
     [
-        ("auto", None, "interactive"),
-        ("default", None, "interactive"),
-        ("flex", None, "batch"),
-        ("default", "batch", "batch"),
-        ("flex", "interactive", "interactive"),
+        ("auto", None, False, "interactive"),
+        ("default", None, False, "interactive"),
+        ("flex", None, False, "batch"),
+        ("default", "batch", False, "batch"),
+        ("flex", "interactive", False, "interactive"),
+        ("default", "interactive", True, "batch"),
     ],
 )
-def test_the_lane_is_that_of_the_key_else_that_of_the_service_tier(
-    tier: str, bound: Lane | None, lane: Lane
+def test_the_lane_is_that_of_the_model_then_of_the_key_then_of_the_service_tier(
+    core: ReplicaCore,
+    reader: PromptReader,
+    tier: str,
+    bound: Lane | None,
+    batch_only: bool,
+    lane: Lane,
 ) -> None:
+    model = ServedModel(
+        name=MODEL,
+        reader=reader,
+        replicas=FakeReplicas(core),
+        min_replicas=0,
+        created=0,
+        batch_only=batch_only,
+    )
     body = parse_body(CompletionBody, {"prompt": "a", "service_tier": tier})
-    assert lane_of(body, Caller(lane=bound)) == lane
+    assert lane_of(body, Caller(lane=bound), model) == lane
 
 
 class TestDocumentation:
