@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 
+import raydiff.serve
 from raydiff.errors import UsageError
 from raydiff.openai.protocol import ChatBody, CompletionBody, GenerationBody, parse_body
 from raydiff.openai.schemas import body_schema
@@ -79,3 +81,10 @@ def test_labels_change_nothing_but_are_checked() -> None:
         with pytest.raises(UsageError) as caught:
             parse_body(CompletionBody, {"prompt": "x", name: 5})
         assert caught.value.param == name
+
+
+def test_the_readme_names_every_field() -> None:
+    text = (Path(raydiff.serve.__file__).parent / "README.md").read_text()
+    for kind in KINDS:
+        for name in body_schema(kind)["properties"]:
+            assert f"`{name}`" in text, name
