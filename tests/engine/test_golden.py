@@ -210,6 +210,17 @@ def test_stop_strings_cut_the_text_and_the_tokens(make_engine: MakeEngine) -> No
     assert len(cut.token_ids) == len(cut.text)
 
 
+@pytest.mark.parametrize("begin", [13, 15, 16, 31])
+def test_a_stop_string_may_span_blocks(make_engine: MakeEngine, begin: int) -> None:
+    """Blocks have 16 tokens of one character each. A second stop string begins with the first."""
+    full = make_engine().generate(["hello"], Decoding(max_tokens=64))[0].text
+    stop = full[begin : begin + 5]
+    for stops in ((stop,), (stop + "zz", stop, "zzz")):
+        cut = make_engine().generate(["hello"], Decoding(max_tokens=64, stop=stops))[0]
+        assert cut.text == full[: full.index(stop)]
+        assert (len(cut.token_ids), cut.finish_reason) == (len(cut.text), "stop")
+
+
 @settings(max_examples=20, deadline=None)
 @given(text=st.text(LETTERS, min_size=0, max_size=40), stop=st.text("SteY", min_size=1, max_size=4))
 def test_a_stream_is_the_text_in_append_only_pieces(

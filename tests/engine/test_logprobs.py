@@ -7,6 +7,7 @@ stood before each forward of a request that runs alone, and notes what the forwa
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from raydiff.errors import UsageError
 from raydiff.models.bert import BertDenoiser
 from raydiff.request import Completion, Decoding, Event, GenerationRequest, TokenLogprob
 from tests.engine.test_small_models import ABSORBING, UNIFORM, documents, engine_of, loaded
+from tests.families.tiny import TINY, Tiny
 
 TOP = 4
 MODELS = {
@@ -204,3 +206,20 @@ def test_an_embedding_model_and_choices_have_none() -> None:
     for asked in (-1, 21):
         with pytest.raises(UsageError, match=r"logprobs: expected an integer in \[0, 20\]"):
             engine.submit(engine.request("a", logprobs=asked))
+
+
+@pytest.mark.parametrize("tiny", [t for t in TINY if t.block_length], ids=lambda t: t.name)
+@pytest.mark.parametrize("policy", ["quota", "speculative"])
+def test_a_greedy_token_is_the_likeliest_in_the_forward_that_decided_it(
+    tiny: Tiny, policy: str, tmp_path: Path
+) -> None:
+    """Also where a causal pass decides it, and where logits are shifted by one position."""
+    engine = Engine.load(tiny.save(tmp_path / tiny.name), device="cpu", dtype="fp32")
+    torch.set_num_threads(1)
+    decoding = Decoding.from_mapping({"policy": policy, "max_tokens": 13, "temperature": 0.0})
+    done = run(engine, [engine.request([5, 6, 7], decoding, request_id="r", logprobs=2)])["r"]
+    assert done.logprobs is not None
+    assert [p.token_id for p in done.logprobs] == list(done.token_ids)
+    for place in done.logprobs:
+        assert place.top[0] == (place.token_id, place.logprob)
+        assert place.logprob > place.top[1][1]
