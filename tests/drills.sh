@@ -5,6 +5,8 @@
 #   tests/drills.sh faults --count 12 --kinds worker-kill,s3-outage --seed 7 --json FILE
 #   tests/drills.sh requests           10,000 requests of random validity, and schemathesis at length
 #                                      (about five minutes)
+#   tests/drills.sh batches            batches of the Batch API: killed gateways and jobs, a lost
+#                                      head, a cancelled batch (about five minutes)
 #   tests/drills.sh                    the tests marked slow (about twenty minutes)
 #   tests/drills.sh tests/corpus -k killed_ten
 set -euo pipefail
@@ -22,5 +24,9 @@ if [ "${1:-}" = requests ]; then
   export RAYDIFF_RANDOM_REQUESTS=10000 RAYDIFF_SCHEMATHESIS_EXAMPLES=200
   exec .venv/bin/python -m pytest -s --timeout=1800 \
     tests/serve/test_random_requests.py tests/serve/test_schemathesis.py
+fi
+if [ "${1:-}" = batches ]; then
+  shift
+  exec .venv/bin/python -m pytest -m slow -s tests/batches "$@"
 fi
 exec .venv/bin/python -m pytest -m slow -s "$@"
