@@ -34,9 +34,7 @@ class StreamOptions(Body):
     """The `stream_options` object."""
 
     include_usage: bool = Field(False, description="A last chunk has the usage of all choices.")
-    continuous_usage_stats: bool = Field(
-        False, description="Every chunk has the usage so far; needs include_usage."
-    )
+    continuous_usage_stats: bool = Field(False, description="Every chunk has the usage so far.")
     include_obfuscation: bool = Field(False, description="Accepted; chunks are never padded.")
 
 
@@ -126,9 +124,7 @@ class GenerationBody(Body):
     @property
     def continuous_usage(self) -> bool:
         """Whether every chunk has the usage so far."""
-        return self.include_usage and bool(
-            self.stream_options and self.stream_options.continuous_usage_stats
-        )
+        return self.stream_options is not None and self.stream_options.continuous_usage_stats
 
     def check(self) -> None:
         """Check the fields against each other.

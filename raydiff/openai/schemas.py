@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from raydiff.decoding import CHOICES, MAX_STOP_STRINGS, Choice
+from raydiff.decoding import CHOICES, MAX_STOP_CHARACTERS, MAX_STOP_STRINGS, Choice
 from raydiff.openai.answers import Dialect
 from raydiff.openai.protocol import DIFFUSION_FIELDS, GenerationBody
 from raydiff.openai.reading import Body
@@ -14,10 +14,10 @@ from raydiff.openai.unsupported import IN_BODY, IN_MESSAGE, Neutral
 _STOP = {
     "description": "Texts that end an answer, which is cut before the first of them.",
     "anyOf": [
-        {"type": "string"},
+        {"type": "string", "maxLength": MAX_STOP_CHARACTERS},
         {
             "type": "array",
-            "items": {"type": "string", "minLength": 1},
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARACTERS},
             "maxItems": MAX_STOP_STRINGS,
         },
         {"type": "null"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from raydiff.errors import UsageError, invalid
 from raydiff.openai.prompts import PromptReader
@@ -13,8 +13,15 @@ from raydiff.openai.protocol import ChatMessage
 from raydiff.openai.reading import Body
 
 
+def _given(name: str) -> dict[str, Any]:
+    """The schema of bodies with a field that is not null."""
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
 class TokenizeBody(Body):
     """Body of `/tokenize`: a prompt or a chat."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [_given("prompt"), _given("messages")]})
 
     model: str | None = None
     prompt: str | None = None

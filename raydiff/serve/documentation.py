@@ -49,13 +49,10 @@ _REQUEST_ID = {
     "description": "An id of your own; without one the server makes one up.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
 }
-_TIMEOUT = {
-    "name": "x-request-timeout-seconds",
-    "in": "header",
-    "required": False,
-    "description": "Deadline; 408 when it passes, and what runs is stopped.",
-    "schema": {"type": "number", "exclusiveMinimum": 0},
+_RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}
 }
+_RETRIABLE = (429, 503)
 
 
 def answer(description: str, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -72,23 +69,42 @@ def operation(
     *,
     body: Mapping[str, Any] | None = None,
     refusals: tuple[int, ...] = (),
-    deadline: bool = False,
+    max_deadline_s: float | None = None,
 ) -> dict[str, Any]:
     """An OpenAPI operation: with the headers and errors that all have, and `refusals` beside.
 
-    `body` is the schema of its JSON body; `deadline` says that it honours that header.
+    `body` is the schema of its JSON body; `max_deadline_s` the longest deadline that a request
+    may ask for, where it may.
     """
-    errors = {str(s): answer(_REASONS[s], ERROR_SCHEMA) for s in sorted({*_ALWAYS, *refusals})}
+    errors = {str(s): _error(s) for s in sorted({*_ALWAYS, *refusals})}
+    timeout = [] if max_deadline_s is None else [_timeout(max_deadline_s)]
     made: dict[str, Any] = {
         "operationId": operation_id,
         "summary": summary,
-        "parameters": [_REQUEST_ID, *([_TIMEOUT] if deadline else [])],
+        "parameters": [_REQUEST_ID, *timeout],
         "responses": {**answers, **errors},
     }
     if body is not None:
         content = {"application/json": {"schema": dict(body)}}
         made["requestBody"] = {"required": True, "content": content}
     return made
+
+
+def _error(status: int) -> dict[str, Any]:
+    made = answer(_REASONS[status], ERROR_SCHEMA)
+    if status in _RETRIABLE:
+        made["headers"] = {**made["headers"], **_RETRY_AFTER}
+    return made
+
+
+def _timeout(longest_s: float) -> dict[str, Any]:
+    return {
+        "name": "x-request-timeout-seconds",
+        "in": "header",
+        "required": False,
+        "description": "Deadline; 408 when it passes, and what runs is stopped.",
+        "schema": {"type": "number", "exclusiveMinimum": 0, "maximum": longest_s},
+    }
 
 
 class Documentation:

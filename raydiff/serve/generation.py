@@ -43,9 +43,26 @@ class TextRoutes:
 
     def paths(self) -> Mapping[str, Any]:
         return {
-            "/v1/completions": {"post": _documented("completions", CompletionBody)},
-            "/v1/chat/completions": {"post": _documented("chat", ChatBody)},
+            "/v1/completions": {"post": self._documented("completions", CompletionBody)},
+            "/v1/chat/completions": {"post": self._documented("chat", ChatBody)},
         }
+
+    def _documented(self, dialect: Dialect, kind: type[GenerationBody]) -> dict[str, Any]:
+        text = (
+            "The answer; with `stream`, server-sent events of chunks, closed by `[DONE]`. A stream "
+            "that breaks ends with an event that has `error`, and no `[DONE]`."
+        )
+        done = answer(text, answer_schema(dialect))
+        done["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+        name = "create_chat_completion" if dialect == "chat" else "create_completion"
+        return operation(
+            name,
+            "Answers a chat" if dialect == "chat" else "Continues or summarises texts",
+            {"200": done},
+            body=body_schema(kind),
+            refusals=(404, 408, 413, 429),
+            max_deadline_s=self.max_timeout_s,
+        )
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
@@ -149,21 +166,3 @@ def _check(completions: Sequence[Completion]) -> None:
     for completion in completions:
         if completion.finish_reason == "error":
             raise EngineError(completion.error or "The engine failed.")
-
-
-def _documented(dialect: Dialect, kind: type[GenerationBody]) -> dict[str, Any]:
-    text = (
-        "The answer; with `stream`, server-sent events of chunks, closed by `[DONE]`. A stream "
-        "that breaks ends with an event that has `error`, and no `[DONE]`."
-    )
-    done = answer(text, answer_schema(dialect))
-    done["content"]["text/event-stream"] = {"schema": {"type": "string"}}
-    name = "create_chat_completion" if dialect == "chat" else "create_completion"
-    return operation(
-        name,
-        "Answers a chat" if dialect == "chat" else "Continues or summarises texts",
-        {"200": done},
-        body=body_schema(kind),
-        refusals=(404, 408, 413, 429),
-        deadline=True,
-    )
