@@ -48,6 +48,11 @@ def cpu_by_role(root: int, found: Mapping[int, Process]) -> dict[str, float]:
     return dict(seconds)
 
 
+def descendants(root: int, found: Mapping[int, Process]) -> list[int]:
+    """The processes that `root` started, and those that they did."""
+    return [pid for pid in found if _descends(pid, root, found)]
+
+
 def role_of(title: str) -> str:
     """What a process of an app does."""
     if title.startswith(_REPLICA):
