@@ -26,7 +26,8 @@ RUNNING_CLUSTER = (
 def haproxy_environment() -> dict[str, str]:
     """What switches it on, with ports and files of its own: the usual ones are fixed, so that two
     clusters of one machine would meet."""
-    folder = Path(tempfile.mkdtemp(prefix="raydiff-haproxy-"))
+    # Ray adds a folder of 56 characters, and a socket's path has at most 97
+    folder = Path(tempfile.mkdtemp(prefix="rd-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
