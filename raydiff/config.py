@@ -78,8 +78,9 @@ class AutoscalingSettings(Settings):
     """Seconds of work of both lanes above which replicas are added."""
     look_back_s: float = Field(10.0, gt=0)
     """Seconds over which a replica's backlog is averaged."""
-    stats_interval_s: float = Field(5.0, gt=0)
-    """How often replicas and handles report to the controller."""
+    stats_interval_s: float = Field(10.0, gt=0)
+    """How often replicas and handles report to the controller. Serve 2.60 says of every other value
+    than 10 that the field it goes to is deprecated; it works."""
     up_cooldown_s: float = Field(15.0, ge=0)
     """Seconds between two additions: time for new replicas to start and to take work."""
     down_after_s: float = Field(120.0, ge=0)
@@ -118,7 +119,7 @@ class ModelSettings(Settings):
     """Documents that one corpus call carries; `target_ongoing_requests` follows from it."""
     stall_s: float = Field(16.0, gt=0)
     """With work to do, a replica that finishes no forward for this long is unhealthy; Serve kills
-    it within 14 s more. Above 16, a stalled replica is not gone within 30 s."""
+    it within 12 s more. Above 18, a stalled replica is not gone within 30 s."""
     update_surge_percent: int = Field(0, ge=0, le=100)
     """Replicas of a new version that may start beside the old ones, as a percentage of them. 0
     stops old replicas first, which needs no spare resources; a model with one replica then makes
@@ -175,6 +176,8 @@ class BatchSettings(Settings):
     """Lines that are committed together: what a cancelled or killed batch may have to lose."""
     lines_per_call: int = Field(16, ge=1)
     """Requests that travel to a replica together."""
+    max_jobs: int = Field(4, ge=1)
+    """Batches whose jobs run at the same time; others wait, and keys take turns."""
     poll_s: float = Field(5.0, gt=0)
     """How often a gateway looks after the jobs of unfinished batches."""
 
