@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from raydiff.batches.files import FileStore
@@ -34,6 +34,16 @@ _CANCELLING = "cancelling.json"
 _FINALIZING = "finalizing.json"
 _ENDED = "ended.json"
 _READERS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempts:
+    """The jobs that a batch has had."""
+
+    number: int
+    """Of the last one; 0 if there was none."""
+    last_s: float
+    """Unix time at which that was submitted."""
 
 
 class BatchStore:
@@ -69,13 +79,17 @@ class BatchStore:
             return None
         return self._state(BatchRecord(**fields))
 
+    def owner(self, batch_id: str) -> str:
+        """The key of an open batch; empty if it is not open any more."""
+        try:
+            return self.folder.read(f"{OPEN}/{batch_id}").decode()
+        except FileNotFoundError:
+            return ""
+
     def find_open(self, batch_id: str) -> BatchState | None:
         """An open batch, whosever it is."""
-        try:
-            key_id = self.folder.read(f"{OPEN}/{batch_id}").decode()
-        except FileNotFoundError:
-            return None
-        return self.find(key_id, batch_id)
+        key_id = self.owner(batch_id)
+        return self.find(key_id, batch_id) if key_id else None
 
     def ids(self, key_id: str) -> list[str]:
         """Names of all batches of a key, the oldest first."""
@@ -165,11 +179,14 @@ class BatchStore:
             failed=failed,
         )
 
-    def attempts(self, batch_id: str) -> list[float]:
-        """Times at which its jobs were submitted, the first one first."""
+    def attempts(self, batch_id: str) -> Attempts:
+        """How many jobs it has had."""
         under = attempts_folder(batch_id)
-        records = (self.folder.read(f"{under}/{name}") for name in listed(self.folder, under))
-        return [float(json.loads(record)["at"]) for record in records]
+        names = listed(self.folder, under)
+        if not names:
+            return Attempts(number=0, last_s=0.0)
+        record = json.loads(self.folder.read(f"{under}/{names[-1]}"))
+        return Attempts(number=int(names[-1]), last_s=float(record["at"]))
 
     def _progress(self, batch_id: str) -> tuple[int, int]:
         """Lines committed so far, as names of parts tell: answered and failed."""

@@ -23,7 +23,7 @@ from raydiff.openai.protocol import parse_body
 from raydiff.serve.access import Access, Caller
 from raydiff.serve.batch_schemas import BATCH_PATHS, FILE_PATHS
 from raydiff.serve.bodies import read_json
-from raydiff.serve.file_routes import found_or_404
+from raydiff.serve.file_routes import caller_of, found_or_404
 from raydiff.serve.paging import list_body, page_query
 from raydiff.serve.uploads import PURPOSE
 
@@ -78,7 +78,7 @@ class BatchRoutes:
 
     async def create(self, request: Request) -> Response:
         """`POST /v1/batches`."""
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         raw, _ = await read_json(request, self.max_body_bytes)
         body = parse_body(CreateBatchBody, raw)
         file = await asyncio.to_thread(self.store.files.find, caller.key_id, body.input_file_id)
@@ -107,7 +107,7 @@ class BatchRoutes:
 
     async def all(self, request: Request) -> Response:
         """`GET /v1/batches`, the newest first."""
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         asked = page_query(request, default=DEFAULT_LIMIT, most=MOST, known=())
 
         def read() -> dict[str, Any]:
@@ -136,7 +136,7 @@ class BatchRoutes:
         return JSONResponse((after or state).body())
 
     async def _find(self, request: Request) -> tuple[Caller, BatchState]:
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         batch_id = request.path_params["id"]
         state = await found_or_404(
             lambda: self.store.find(caller.key_id, batch_id), "batch", batch_id
@@ -159,5 +159,5 @@ class BatchesOff:
 
     async def refuse(self, request: Request) -> Response:
         """404, to whoever may call at all."""
-        await self.access.caller(request)
+        await caller_of(self.access, request)
         raise HttpRefusal(OFF)

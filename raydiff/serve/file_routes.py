@@ -16,7 +16,7 @@ from raydiff.batches.files import FileRecord
 from raydiff.batches.listing import page
 from raydiff.batches.store import BatchStore
 from raydiff.openai.problems import HttpRefusal, Problem
-from raydiff.serve.access import Access
+from raydiff.serve.access import Access, Caller
 from raydiff.serve.batch_schemas import FILE_PATHS
 from raydiff.serve.paging import list_body, page_query
 from raydiff.serve.uploads import Upload
@@ -46,14 +46,14 @@ class FileRoutes:
 
     async def upload(self, request: Request) -> Response:
         """`POST /v1/files`."""
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         upload = Upload(self.store.files, self.store.settings.max_file_bytes)
         record = await upload.receive(request, caller.key_id)
         return JSONResponse(record.body())
 
     async def all(self, request: Request) -> Response:
         """`GET /v1/files`."""
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         asked = page_query(request, default=DEFAULT_LIMIT, most=MOST, known=("order", "purpose"))
         purpose = request.query_params.get("purpose")
 
@@ -74,7 +74,7 @@ class FileRoutes:
 
     async def delete(self, request: Request) -> Response:
         """`DELETE /v1/files/{id}`. A batch that still reads it fails."""
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         file_id = request.path_params["id"]
         if not await asyncio.to_thread(self.store.files.delete, caller.key_id, file_id):
             raise not_found("file", file_id)
@@ -88,11 +88,22 @@ class FileRoutes:
         return StreamingResponse(pieces, media_type="application/octet-stream", headers=headers)
 
     async def _find(self, request: Request) -> FileRecord:
-        caller = await self.access.caller(request)
+        caller = await caller_of(self.access, request)
         file_id = request.path_params["id"]
         return await found_or_404(
             lambda: self.store.files.find(caller.key_id, file_id), "file", file_id
         )
+
+
+async def caller_of(access: Access, request: Request) -> Caller:
+    """Who asks; noted for the request log.
+
+    Raises:
+        HttpRefusal: nobody who may (401).
+    """
+    caller = await access.caller(request)
+    request.state.key_id = caller.key_id
+    return caller
 
 
 async def found_or_404(look: Callable[[], _T | None], kind: str, name: str) -> _T:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from raydiff.batches.keeper import LONGEST_PAUSE_S, Keeper, job_name, pause_s
 from raydiff.batches.records import Ended
+from raydiff.config import BatchSettings
 
 from .service import FakeJobs, Service, line
 
@@ -80,3 +81,24 @@ def test_a_batch_that_never_got_its_record_is_let_go_in_time(service: Service) -
     service.now_s += 7200
     keeper(service, jobs).look()
     assert (service.store.open_ids(), jobs.submitted) == ([], [])
+
+
+def test_keys_take_turns_where_more_batches_wait_than_may_run(
+    service: Service, toy: str, settings: BatchSettings
+) -> None:
+    """However many one key has queued, another's first is next."""
+    busy = Service(settings.model_copy(update={"max_jobs": 2}), toy)
+    other = Service(busy.store.settings, toy, "bob")
+    queued = []
+    for _ in range(4):
+        busy.now_s += 1
+        queued.append(busy.create([line(0)]))
+    other.now_s = busy.now_s + 1
+    late = other.create([line(0)])
+    jobs = FakeJobs()
+    keeper(busy, jobs).look()
+    assert jobs.submitted == [job_name(queued[0], 1), job_name(late, 1)]
+    jobs.jobs[job_name(queued[0], 1)] = "over"
+    busy.store.end(queued[0], Ended(at=1, status="completed"))
+    keeper(busy, jobs).look()
+    assert jobs.submitted[2:] == [job_name(queued[1], 1)]
