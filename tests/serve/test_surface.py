@@ -9,15 +9,18 @@ from typing import Any
 import httpx
 import pytest
 
+from raydiff.families import load_spec
 from raydiff.openai.prompts import PromptReader
 from raydiff.openai.protocol import CompletionBody, parse_body
 from raydiff.request import Lane
 from raydiff.serve.access import Caller
+from raydiff.serve.api import TextApi
 from raydiff.serve.generation import lane_of
 from raydiff.serve.replica import ReplicaCore
 from raydiff.serve.request_ids import MAX_CHARACTERS
 from raydiff.serve.served import ServedModel
-from tests.serve.conftest import MODEL, FakeReplicas
+from raydiff.text import Tokenizer
+from tests.serve.conftest import MAX_BODY_BYTES, MODEL, FakeReplicas
 from tests.serve.test_gateway import error_of, events_of
 
 USER = [{"role": "user", "content": "hello"}]
@@ -152,6 +155,11 @@ class TestStreams:
         assert counts == sorted(counts)
         assert (counts[0] > 0, counts[-1], len(set(counts)) > 2) == (True, 40, True)
         assert {event["usage"]["prompt_tokens"] for event in events} == {5}
+
+    async def test_usage_so_far_needs_no_closing_chunk(self, http: httpx.AsyncClient) -> None:
+        options = {"continuous_usage_stats": True}
+        events = await chunks(http, "/completions", prompt="abc", stream_options=options)
+        assert all(event["choices"] and event["usage"] for event in events)
 
     async def test_include_usage_alone_leaves_it_null_until_the_end(
         self, http: httpx.AsyncClient
@@ -292,6 +300,27 @@ class TestChats:
         short = await answer(http, "/chat/completions", messages=[messages[0], *turns[-2:], *USER])
         assert kept["usage"] == short["usage"]
         assert kept["choices"] == short["choices"]
+
+    async def test_every_turn_stands_in_the_prompt_as_the_models_template_says(
+        self, core: ReplicaCore
+    ) -> None:
+        name = "random:tiny-sdar"
+        reader = PromptReader(spec=load_spec(name), tokenizer=Tokenizer.load(name))
+        model = ServedModel(
+            name="sdar", reader=reader, replicas=FakeReplicas(core), min_replicas=0, created=0
+        )
+        api = TextApi({"sdar": model}, request_timeout_s=60, max_body_bytes=MAX_BODY_BYTES)
+        messages = [
+            {"role": role, "content": text}
+            for role, text in (("developer", "s"), ("user", "a"), ("assistant", "b"), ("user", "c"))
+        ]
+        transport = httpx.ASGITransport(app=api.app())
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            tokens = await answer(client, "/tokenize", messages=messages)
+            text = await answer(client, "/detokenize", tokens=tokens["tokens"])
+        turns = re.findall(r"<\|im_start\|>(\w+)\n(\w?)", text["prompt"])
+        expected = [("system", "s"), ("user", "a"), ("assistant", "b"), ("user", "c")]
+        assert turns == [*expected, ("assistant", "")]
 
     async def test_service_tier_flex_is_batch_work(self, http: httpx.AsyncClient) -> None:
         plain = await answer(http, "/chat/completions", messages=USER)
