@@ -80,9 +80,9 @@ def _written(canvas: Canvas) -> tuple[list[int], list[bool]]:
 
     Under uniform noise everything is open until the end: there the noise itself is shown.
     """
-    from raydiff.engine.canvas import State
+    from raydiff.engine.state import State
 
-    done = list(canvas.done)
+    done = list(canvas.written.done)
     if canvas.state is State.ENCODE_BLOCK or canvas.finish_reason == "length":
         return done, [False] * len(done)  # the current frame is among the finished ones
     lead = canvas.frame.lead

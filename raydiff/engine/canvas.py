@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from enum import Enum, auto
 
 import numpy as np
 
@@ -19,24 +18,13 @@ from raydiff.engine.block import Block
 from raydiff.engine.choices import Choices, Continuations
 from raydiff.engine.frame import Bools, Floats, Ints, filling, geometry, undivided
 from raydiff.engine.framing import next_frame
+from raydiff.engine.state import State
 from raydiff.engine.transcript import Transcript
-from raydiff.engine.window import Window, Windows
+from raydiff.engine.window import Windows
 from raydiff.engine.written import Written
 from raydiff.request import FinishReason, GenerationRequest
 from raydiff.spec import ModelSpec
 from raydiff.text import Tokenizer
-
-
-class State(Enum):
-    """Where a canvas stands."""
-
-    WAITING = auto()
-    """Not admitted, or sent back: nothing of it is on the device."""
-    ENCODE_PROMPT = auto()
-    DENOISE = auto()
-    ENCODE_BLOCK = auto()
-    """The frame is final and must join the cache before the next begins."""
-    FINISHED = auto()
 
 
 class Canvas:
@@ -61,6 +49,8 @@ class Canvas:
         self._seed = d.seed if d.seed is not None else secrets.randbits(63)
         self._pins = dict(request.pinned)
         self.submitted_s = 0.0
+        self.handed_over_s = 0.0
+        """When it was handed to the engine's thread."""
         self.first_forward_s: float | None = None
         self.first_commit_s: float | None = None
         self.restarts = 0
@@ -118,49 +108,6 @@ class Canvas:
     def exact(self) -> bool:
         """Whether what it keeps is exact: prompt and finished frames, encoded once."""
         return self.windows.cache == "exact"
-
-    @property
-    def context_length(self) -> int:
-        """Positions before the frame that are encoded once: prompt and finished frames."""
-        return 0 if self.spec.attention == "full" else self.frame.start
-
-    @property
-    def encoded_prompt(self) -> Ints:
-        """The part of the prompt that is encoded before the first frame is denoised."""
-        return self.prompt[: self.context_length]
-
-    @property
-    def reserved_context(self) -> int:
-        """The most positions that this request can have in the cache, or in its context."""
-        total = self.prompt_length + self.max_tokens
-        if self.spec.attention == "full":
-            return total if self.cached else 0
-        length = self.geometry.frame_length
-        first = self.prompt_length - self.geometry.lead(self.prompt_length, 0)
-        return first + (-(-(total - first) // length) - 1) * length
-
-    def model_position(self, index: int) -> int:
-        """Model position of a sequence index."""
-        start = self.spec.target_position
-        return index if start is None else start + index - self.prompt_length
-
-    def sequence(self, begin: int, end: int) -> Ints:
-        """Tokens at sequence indices [begin, end): prompt, finished frames, frame."""
-        start = self.frame.start
-        if begin >= start:
-            return self.frame.tokens[begin - start : end - start]
-        done = np.array(self.written.done, dtype=np.int64)
-        return np.concatenate([self.prompt, done, self.frame.tokens[self.frame.lead :]])[begin:end]
-
-    def window(self) -> Window:
-        """What the next forward computes."""
-        total = self.prompt_length + self.max_tokens
-        return self.windows.next(self.frame, self.block.place, total, self.step)
-
-    @property
-    def at_least(self) -> int:
-        """Positions that the next forward commits at least."""
-        return self.block.at_least
 
     @property
     def step(self) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from raydiff.config import Device, Dtype, EngineSettings, usable_cores
 from raydiff.engine.applying import apply
 from raydiff.engine.backlog import Outstanding
-from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.canvas import Canvas
 from raydiff.engine.latent_plan import LatentPlan
 from raydiff.engine.memory import Budget, Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
@@ -22,6 +22,7 @@ from raydiff.engine.prefix import index_for
 from raydiff.engine.report import completion_of, event_of, positions_of, request_stats
 from raydiff.engine.running import load_network, machine_of, run_denoise, run_encode
 from raydiff.engine.scheduler import Plan, Scheduler
+from raydiff.engine.state import State
 from raydiff.engine.trace import ForwardRecord
 from raydiff.engine.validation import check_request
 from raydiff.engine.warmup import warm_up_requests
@@ -159,7 +160,7 @@ class Engine:
         self._outstanding.take(requests)
         canvases = [Canvas(request, self.spec, self.tokenizer) for request in requests]
         for canvas in canvases:
-            canvas.submitted_s = now
+            canvas.submitted_s = canvas.handed_over_s = now
         return canvases
 
     def enqueue(self, canvas: Canvas) -> None:

@@ -13,12 +13,14 @@ from dataclasses import dataclass
 
 from raydiff.config import EngineSettings
 from raydiff.engine.asking import verifies
-from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.canvas import Canvas
 from raydiff.engine.costs import Costs
+from raydiff.engine.extent import context_length, encoded_prompt, reserved_context, window
 from raydiff.engine.fairness import RowTurns
 from raydiff.engine.memory import context_bucket
 from raydiff.engine.plan import Shape
 from raydiff.engine.prefix import PrefixIndex, leaders
+from raydiff.engine.state import State
 from raydiff.request import Lane, StepKind
 
 Active = Mapping[Lane, Mapping[str, Canvas]]
@@ -134,17 +136,17 @@ class Forming:
     def _leaders(self, rows: list[Sized], state: State) -> list[Sized]:
         if self._prefixes is None or state is not State.ENCODE_PROMPT or len(rows) < 2:
             return rows
-        first_ones = leaders(self._prefixes, [canvas.encoded_prompt for _, canvas in rows])
+        first_ones = leaders(self._prefixes, [encoded_prompt(canvas) for _, canvas in rows])
         return [rows[i] for i in first_ones]
 
     def _like(self, first: Canvas, rows: list[Sized]) -> list[Sized]:
         """Those most like `first` first: a row is padded to the longest beside it, and so is what
         it attends to."""
-        usual, context = self._unencoded(first), first.context_length
+        usual, context = self._unencoded(first), context_length(first)
 
         def unlike(row: Sized) -> tuple[int, int]:
             length, canvas = row
-            return abs(length - usual), abs(canvas.context_length - context)
+            return abs(length - usual), abs(context_length(canvas) - context)
 
         return sorted(rows, key=unlike)
 
@@ -152,7 +154,7 @@ class Forming:
         """Positions that the canvas's next encoding computes."""
         if canvas.state is State.ENCODE_BLOCK:
             return len(canvas.frame)
-        known = 0 if self._prefixes is None else self._prefixes.known(canvas.encoded_prompt)
+        known = 0 if self._prefixes is None else self._prefixes.known(encoded_prompt(canvas))
         return canvas.encoded_end - known
 
 
@@ -175,14 +177,14 @@ def _size(rows: Sequence[Sized]) -> int:
 def shape_of(canvas: Canvas) -> Shape:
     """The shape of a canvas's next forward."""
     if not canvas.cached:
-        window = canvas.window()
+        place = window(canvas)
         whole = canvas.spec.attention == "full"
-        length = context_bucket(window.end) if whole else canvas.geometry.frame_length
+        length = context_bucket(place.end) if whole else canvas.geometry.frame_length
         return Shape(context=0, length=length, verify=verifies(canvas))
     return Shape(
-        context=context_bucket(canvas.reserved_context),
+        context=context_bucket(reserved_context(canvas)),
         length=canvas.geometry.frame_length if canvas.exact else 0,
-        store=canvas.window().store,
+        store=window(canvas).store,
         verify=verifies(canvas),
     )
 

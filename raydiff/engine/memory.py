@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raydiff.engine.canvas import Canvas
+from raydiff.engine.extent import reserved_context
 from raydiff.request import GenerationRequest
 from raydiff.spec import ModelSpec
 
@@ -41,7 +42,7 @@ class Footprint:
         twelve times the model's width.
         """
         frame = canvas.geometry.frame_length
-        context = context_bucket(canvas.reserved_context)
+        context = context_bucket(reserved_context(canvas))
         whole = self.spec.attention == "full" or not canvas.cached
         computed = max(canvas.prompt_length + (frame if whole else 0), context if whole else frame)
         block = canvas.block_length

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from raydiff.engine.asking import end_forbidden, remembers, temperature
-from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.canvas import Canvas
 from raydiff.engine.choosing import choice_rows
+from raydiff.engine.extent import encoded_prompt, model_position, sequence
 from raydiff.engine.frame import Ints
 from raydiff.engine.likelihoods import likelihood_rows
 from raydiff.engine.plan import Contexts, DenoisePlan, EncodePlan, PrefixPlan, Sampling, Shape
@@ -20,6 +21,7 @@ from raydiff.engine.prefix import PrefixIndex
 from raydiff.engine.rows import Row, stack
 from raydiff.engine.segments import segments
 from raydiff.engine.speculation import layout, row_of
+from raydiff.engine.state import State
 
 
 def encode_plan(
@@ -38,16 +40,16 @@ def encode_plan(
     return EncodePlan(
         shape=shape,
         request_ids=tuple(c.request_id for c in canvases),
-        tokens=tuple(c.sequence(begin, end) for c, begin, end in spans),
+        tokens=tuple(sequence(c, begin, end) for c, begin, end in spans),
         segments=_segments(spans),
-        starts=np.array([c.model_position(b) if b else 0 for c, b, _ in spans], dtype=np.int64),
+        starts=np.array([model_position(c, b) if b else 0 for c, b, _ in spans], dtype=np.int64),
         cached=np.array(begins, dtype=np.int64),
         prefix=prefix,
     )
 
 
 def _prefix_plan(canvases: Sequence[Canvas], prefixes: PrefixIndex) -> PrefixPlan:
-    prompts = [c.encoded_prompt for c in canvases]
+    prompts = [encoded_prompt(c) for c in canvases]
     # all are taken before any is kept: what one row uses is not evicted for another
     taken = tuple(prefixes.take(prompt) for prompt in prompts)
     outcomes = [prefixes.keep(prompt) for prompt in prompts]
@@ -80,7 +82,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
         request_ids=tuple(c.request_id for c in canvases),
         tokens=stack([row.tokens for row in fed], width, spec.pad_id),
         live=stack([row.live for row in fed], width, False),
-        starts=_ints([row.canvas.model_position(row.window.begin) for row in fed]),
+        starts=_ints([model_position(row.canvas, row.window.begin) for row in fed]),
         before=_ints([w.before for w in windows]),
         after=np.array([(w.end, max(w.end, w.until)) for w in windows], dtype=np.int64),
         blind_first=blind if blind.any() else None,
@@ -95,7 +97,7 @@ def denoise_plan(canvases: Sequence[Canvas], shape: Shape) -> DenoisePlan:
         end_forbidden=stack(
             [row.spread(end_forbidden(row.canvas), False) for row in rows], width, False
         ),
-        at_least=_ints([c.at_least for c in canvases]),
+        at_least=_ints([c.block.at_least for c in canvases]),
         policies=policy_rows(rows, width),
         choices=choice_rows(canvases),
         likelihoods=likelihood_rows([c.request.logprobs for c in canvases]),

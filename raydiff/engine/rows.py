@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from raydiff.engine.asking import live
 from raydiff.engine.canvas import Canvas
+from raydiff.engine.extent import model_position, sequence, window
 from raydiff.engine.frame import Bools, Ints
 
 T = TypeVar("T", bound=np.generic)
@@ -23,14 +24,14 @@ class Row:
 
     def __init__(self, canvas: Canvas) -> None:
         self.canvas = canvas
-        self.window = canvas.window()
+        self.window = window(canvas)
         frame, length = canvas.frame, self.window.end - self.window.begin
         self.frame_at = frame.start - self.window.begin
         """Place of the frame's first position in the window; negative: before it."""
         self.live: Bools = np.ones(length, dtype=np.bool_)
         begin, end = max(0, -self.frame_at), self.window.end - frame.start
         self.live[max(0, self.frame_at) :] = live(canvas)[begin:end]
-        self.tokens: Ints = canvas.sequence(self.window.begin, self.window.end)
+        self.tokens: Ints = sequence(canvas, self.window.begin, self.window.end)
 
     @property
     def width(self) -> int:
@@ -56,13 +57,13 @@ class Row:
     @property
     def context(self) -> Ints:
         """(N,) the tokens before the frame, all of which their cache depends on."""
-        return self.canvas.sequence(0, self.canvas.frame.start)
+        return sequence(self.canvas, 0, self.canvas.frame.start)
 
     def context_positions(self) -> Ints:
         """(N,) their model positions."""
         at = np.arange(self.canvas.frame.start, dtype=np.int64)
         prompt = self.canvas.prompt_length
-        return np.where(at < prompt, at, self.canvas.model_position(0) + at)
+        return np.where(at < prompt, at, model_position(self.canvas, 0) + at)
 
     def unconditional(self) -> UnconditionalRow:
         """The same row without its prompt, for classifier-free guidance."""

@@ -160,6 +160,7 @@ class Written:
     def finish_frame(self, frame: Frame) -> bool:
         """All of the frame is decided; whether `max_tokens` are written."""
         self.done.extend(frame.tokens[frame.lead :].tolist())
+        del self.done[self._max_tokens :]
         return len(self.done) >= self._max_tokens
 
     def logprobs(self) -> tuple[TokenLogprob, ...] | None:

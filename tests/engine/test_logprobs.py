@@ -16,6 +16,7 @@ import torch
 
 from raydiff.engine import Engine
 from raydiff.engine.canvas import Canvas
+from raydiff.engine.extent import sequence
 from raydiff.errors import UsageError
 from raydiff.models.bert import BertDenoiser
 from raydiff.request import Completion, Decoding, Event, GenerationRequest, TokenLogprob
@@ -44,7 +45,7 @@ def plain_logprobs(name: str, canvas: Canvas) -> torch.Tensor:
     """(F, V) of the canvas's frame as it stands."""
     denoiser = cast(BertDenoiser, loaded(name))
     spec, frame, prompt = denoiser.spec, canvas.frame, canvas.prompt_length
-    tokens = np.concatenate([canvas.sequence(0, frame.start), frame.tokens])
+    tokens = np.concatenate([sequence(canvas, 0, frame.start), frame.tokens])
     total = len(tokens) if spec.attention != "full" else prompt + canvas.max_tokens
     at = np.arange(total)
     assert spec.target_position is not None

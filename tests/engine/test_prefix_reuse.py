@@ -11,6 +11,7 @@ import torch
 
 from raydiff.config import EngineSettings
 from raydiff.engine import Engine
+from raydiff.engine.extent import context_length
 from raydiff.engine.prefix import MIN_SEGMENT
 from raydiff.models.denoiser import Denoiser
 from raydiff.models.loading import load_denoiser
@@ -93,7 +94,7 @@ def test_a_reused_beginning_gives_the_cache_of_a_fresh_encoding(denoiser: Denois
         engine.step()
         (slab,) = engine._runner._slabs.values()
         (canvas,) = engine.canvases()
-        caches.append([kv.clone() for kv in slab.read(slab.rows(["row"]), canvas.context_length)])
+        caches.append([kv.clone() for kv in slab.read(slab.rows(["row"]), context_length(canvas))])
     for fresh, reused in zip(*caches, strict=True):
         assert fresh.shape[4] >= SHARED
         assert torch.allclose(fresh, reused, atol=1e-5)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from raydiff.config import EngineSettings
-from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.canvas import Canvas
 from raydiff.engine.memory import Budget, Footprint
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.report import Positions, positions_of
 from raydiff.engine.scheduler import Plan, Scheduler
+from raydiff.engine.state import State
 from raydiff.models.denoiser import Denoiser
 from raydiff.request import Decoding, GenerationRequest
 from tests.engine.conftest import ListRecorder, MakeEngine, character_tokenizer

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from raydiff.config import EngineSettings
-from raydiff.engine.canvas import Canvas, State
+from raydiff.engine.canvas import Canvas
+from raydiff.engine.extent import reserved_context
 from raydiff.engine.memory import Budget, Footprint, context_bucket
 from raydiff.engine.plan import DenoisePlan, EncodePlan
 from raydiff.engine.scheduler import Scheduler
+from raydiff.engine.state import State
 from raydiff.models.denoiser import Denoiser
 from raydiff.request import Decoding, GenerationRequest, Lane
 from tests.engine.conftest import character_tokenizer
@@ -166,8 +168,8 @@ def test_removing_a_waiting_or_an_admitted_canvas_frees_its_bytes(
 
 def test_a_longer_context_costs_more_bytes(footprint: Footprint, make_canvas: MakeCanvas) -> None:
     short, long = make_canvas("a", length=10), make_canvas("b", length=10, max_tokens=64)
-    assert short.reserved_context == 10
-    assert long.reserved_context == 10 + 48
+    assert reserved_context(short) == 10
+    assert reserved_context(long) == 10 + 48
     assert context_bucket(129) == 256
     assert footprint.request_bytes(make_canvas("c", length=48, max_tokens=64)) >= (
         footprint.request_bytes(short)
