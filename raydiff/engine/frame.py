@@ -117,8 +117,14 @@ class Frame:
         """Place of the first closed position, prompt tokens left out, below `limit` whose token is
         one of `ids`.
         """
-        closed = ~self.open
-        closed[: self.lead] = False
-        closed[max(0, limit) :] = False
-        places = np.flatnonzero(np.isin(self.tokens, ids) & closed)
-        return int(places[0]) if len(places) else None
+        part = slice(self.lead, max(0, limit))
+        places = np.flatnonzero(_is_one_of(self.tokens[part], ids) & ~self.open[part])
+        return self.lead + int(places[0]) if len(places) else None
+
+
+def _is_one_of(tokens: Ints, ids: tuple[int, ...]) -> Bools:
+    """`np.isin`, which takes several times as long for the few ids that end a text."""
+    found: Bools = tokens == ids[0]
+    for token in ids[1:]:
+        found |= tokens == token
+    return found
