@@ -23,7 +23,7 @@ class Transcript:
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._min_tokens = min_tokens
-        self._sent = 0
+        self._sent = self._sent_tokens = 0
         self.restart()
 
     def restart(self) -> None:
@@ -86,10 +86,12 @@ class Transcript:
         return new
 
     def sent_tokens(self) -> int:
-        """Tokens whose text has been taken, at least in part."""
+        """Tokens whose text has been taken, at least in part; never fewer than before."""
         if self._closed:
             return len(self._spelling) if self._kept is None else self._kept
-        return self._spelling.tokens_for(min(self._sent, self._spelling.final_length))
+        sent = self._spelling.tokens_for(min(self._sent, self._spelling.final_length))
+        self._sent_tokens = max(self._sent_tokens, sent)
+        return self._sent_tokens
 
     def preview(self, rest: str) -> str:
         """The text as it would be with `rest` after it: a stop string in that cuts it too."""

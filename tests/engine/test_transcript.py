@@ -54,10 +54,10 @@ def test_closing_releases_what_was_held_back(tokenizer: Tokenizer) -> None:
 def test_a_restart_repeats_without_streaming_twice(tokenizer: Tokenizer) -> None:
     transcript = Transcript(tokenizer, [])
     feed(transcript, tokenizer, "hello")
-    assert transcript.take() == "hello"
+    assert (transcript.take(), transcript.sent_tokens()) == ("hello", 5)
     transcript.restart()
     feed(transcript, tokenizer, "hell")
-    assert transcript.take() == ""
+    assert (transcript.take(), transcript.sent_tokens()) == ("", 5)
     feed(transcript, tokenizer, "o you")
     assert transcript.take() == " you"
 
