@@ -90,11 +90,11 @@ def api(core: ReplicaCore, reader: PromptReader) -> TextApi:
 
 
 @pytest.fixture(scope="module")
-def shared_api(checkpoint: Path, reader: PromptReader) -> Iterator[TextApi]:
-    """The endpoints in front of a real engine, for all tests of a module."""
+def shared_model(checkpoint: Path, reader: PromptReader) -> Iterator[ServedModel]:
+    """A real engine, for all tests of a module."""
     loop = EngineLoop(Engine.load(checkpoint, device="cpu", settings=EngineSettings(threads=1)))
     loop.start()
-    model = ServedModel(
+    yield ServedModel(
         name=MODEL,
         reader=reader,
         replicas=FakeReplicas(ReplicaCore(loop, reader.spec)),
@@ -102,8 +102,13 @@ def shared_api(checkpoint: Path, reader: PromptReader) -> Iterator[TextApi]:
         created=0,
         fingerprint="rd_test",
     )
-    yield TextApi({MODEL: model}, request_timeout_s=60, max_body_bytes=MAX_BODY_BYTES)
     loop.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_api(shared_model: ServedModel) -> TextApi:
+    """The endpoints in front of that engine."""
+    return TextApi({MODEL: shared_model}, request_timeout_s=60, max_body_bytes=MAX_BODY_BYTES)
 
 
 @pytest_asyncio.fixture

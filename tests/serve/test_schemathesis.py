@@ -10,9 +10,16 @@ import pytest
 import schemathesis
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from raydiff.batches.store import BatchStore
+from raydiff.config import BatchSettings
+from raydiff.serve.access import OpenAccess
 from raydiff.serve.api import TextApi
+from raydiff.serve.batch_routes import BatchModel, BatchRoutes
+from raydiff.serve.file_routes import FileRoutes
+from raydiff.serve.served import ServedModel
+from tests.serve.conftest import MAX_BODY_BYTES, MODEL
 
-EXAMPLES = int(os.environ.get("RAYDIFF_SCHEMATHESIS_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("RAYDIFF_SCHEMATHESIS_EXAMPLES", "8"))
 """Of each operation and kind; the drill `schemathesis` makes 500."""
 PATHS = (
     ("/v1/completions", "POST"),
@@ -22,12 +29,43 @@ PATHS = (
     ("/tokenize", "POST"),
     ("/detokenize", "POST"),
     ("/health", "GET"),
+    ("/v1/files", "GET"),
+    ("/v1/files", "POST"),
+    ("/v1/files/{id}", "GET"),
+    ("/v1/files/{id}", "DELETE"),
+    ("/v1/files/{id}/content", "GET"),
+    ("/v1/batches", "GET"),
+    ("/v1/batches", "POST"),
+    ("/v1/batches/{id}", "GET"),
+    ("/v1/batches/{id}/cancel", "POST"),
 )
 
 
+class _Nobody:
+    """Looks after no batch."""
+
+    def nudge(self) -> None:
+        return None
+
+
 @pytest.fixture(scope="module")
-def document(shared_api: TextApi) -> Any:
-    return schemathesis.openapi.from_asgi("/openapi.json", shared_api.app())
+def document(shared_model: ServedModel, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    store = BatchStore(BatchSettings(location=str(tmp_path_factory.mktemp("batches"))))
+    batches = BatchRoutes(
+        store=store,
+        access=OpenAccess(),
+        attendant=_Nobody(),
+        models={MODEL: BatchModel(checkpoint=MODEL, fingerprint="")},
+        app_name="test",
+        max_body_bytes=MAX_BODY_BYTES,
+    )
+    api = TextApi(
+        {MODEL: shared_model},
+        request_timeout_s=60,
+        max_body_bytes=MAX_BODY_BYTES,
+        groups=[FileRoutes(store=store, access=OpenAccess()), batches],
+    )
+    return schemathesis.openapi.from_asgi("/openapi.json", api.app())
 
 
 def test_every_operation_of_the_document_is_tried(document: Any) -> None:
