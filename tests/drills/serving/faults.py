@@ -56,13 +56,16 @@ def _kill_one(title: str, number: int) -> Callable[[Fleet, random.Random], str]:
 
 def _hang_replica(fleet: Fleet, rng: random.Random) -> str:
     """Its event loop, its engine and its answers to health checks stop together."""
+    before = fleet.replicas()[f"model-{MODEL}"].keys()
     pid = rng.choice(fleet.pids(_REPLICA))
     began_s = time.monotonic()
     signal_all([pid], signal.SIGSTOP)
+    wait_until(lambda: before - fleet.replicas()[f"model-{MODEL}"].keys(), "its failure", 60.0)
+    failed_s = time.monotonic() - began_s
     wait_until(lambda: not _lives(pid), "a hung replica's end", 60.0)
     took_s = time.monotonic() - began_s
-    assert took_s <= HANG_LIMIT_S, f"the hung replica was killed after {took_s:.1f} s"
-    return f"hung, killed after {took_s:.1f} s"
+    assert failed_s <= HANG_LIMIT_S, f"the hung replica was failed after {failed_s:.1f} s"
+    return f"hung; failed after {failed_s:.1f} s, killed after {took_s:.1f} s"
 
 
 def _stall_replica(fleet: Fleet, rng: random.Random) -> str:
