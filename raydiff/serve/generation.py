@@ -77,7 +77,6 @@ class TextRoutes:
     ) -> Response:
         started_s = time.monotonic()
         caller = await self.access.caller(request)
-        request.state.key_id = caller.key_id
         timeout_s = deadline_s(request, self.request_timeout_s, self.max_timeout_s)
         raw, size = await read_json(request, self.max_body_bytes)
         body = parse_body(kind, raw)

@@ -30,7 +30,7 @@ class Access(Protocol):
     """Decides who is served."""
 
     async def caller(self, connection: HTTPConnection) -> Caller:
-        """Who sends this request.
+        """Who sends this request. The id is noted in `connection.state.key_id` for the log.
 
         Raises:
             HttpRefusal: it carries no valid key (401).
@@ -58,6 +58,7 @@ class OpenAccess:
         self._settings = settings or AccessSettings()
 
     async def caller(self, connection: HTTPConnection) -> Caller:
+        connection.state.key_id = _ANYONE.key_id
         return _ANYONE
 
     def admit(

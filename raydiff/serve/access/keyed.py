@@ -35,6 +35,7 @@ class KeyedAccess:
         found = await self._keyring.find(bearer_key(connection.headers))
         if found is None:
             raise wrong_key()
+        connection.state.key_id = found.key_id
         return found
 
     def admit(
