@@ -193,6 +193,11 @@ class Engine:
         """The last forwards, oldest first; from any thread."""
         return self._scheduler.trace.records()
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that admitted requests hold of the memory budget; 0 when there are none."""
+        return self._scheduler.budget.held_bytes
+
     def canvases(self) -> list[Canvas]:
         """Canvases in flight, oldest first, to look at and not to change."""
         return list(self._canvases.values())

@@ -220,6 +220,7 @@ class Replica(ReplicaCore):
             "max_in_flight": settings.engine.max_in_flight,
             "max_replicas": settings.max_replicas,
             "target_calls": settings.target_ongoing_requests,
+            "held_bytes": self._thread.engine.held_bytes,
             "work": asdict(self._counter.work),
             "now_s": time.time(),
         }

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,24 @@ _PROXY = "ray::ProxyActor"
 HANG_LIMIT_S = 30.0
 
 
-def app(**fields: Any) -> dict[str, Any]:
-    """The arguments of the app that is drilled, some of them changed."""
-    model = {"name": MODEL, "model": SIMULATED, "num_cpus": 0.1}
-    model |= {"min_replicas": REPLICAS, "max_replicas": REPLICAS, **fields.pop("model", {})}
-    others = fields.pop("others", [])
-    return {"gateways": GATEWAYS, "drain_s": 15, "models": [model, *others], **fields}
+MODEL_ARGS: dict[str, Any] = {
+    "name": MODEL,
+    "model": SIMULATED,
+    "num_cpus": 0.1,
+    "min_replicas": REPLICAS,
+    "max_replicas": REPLICAS,
+}
+APP_ARGS: dict[str, Any] = {"gateways": GATEWAYS, "drain_s": 15, "models": [MODEL_ARGS]}
+
+
+def beside(args: Mapping[str, Any], *models: Mapping[str, Any]) -> dict[str, Any]:
+    """The app with further models."""
+    return {**args, "models": [*args["models"], *models]}
+
+
+def app(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The app with the drilled model alone, as it is by now."""
+    return {**args, "models": args["models"][:1]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +72,7 @@ def _hang_replica(fleet: Fleet, rng: random.Random) -> str:
     pid = rng.choice(fleet.pids(_REPLICA))
     began_s = time.monotonic()
     signal_all([pid], signal.SIGSTOP)
-    wait_until(lambda: before - fleet.replicas()[f"model-{MODEL}"].keys(), "its failure", 60.0)
+    wait_until(lambda: not before <= fleet.replicas()[f"model-{MODEL}"].keys(), "its failure", 60.0)
     failed_s = time.monotonic() - began_s
     wait_until(lambda: not _lives(pid), "a hung replica's end", 60.0)
     took_s = time.monotonic() - began_s
@@ -71,7 +83,7 @@ def _hang_replica(fleet: Fleet, rng: random.Random) -> str:
 def _stall_replica(fleet: Fleet, rng: random.Random) -> str:
     """A model whose forwards stop in mid-call, while its event loop answers."""
     stalling = {"name": "stalls", "model": f"{SIMULATED},stall_after=40", "num_cpus": 0.1}
-    fleet.deploy(app(others=[stalling]))
+    fleet.deploy(beside(fleet.args, stalling))
     (first,) = fleet.replicas()["model-stalls"]
     pid = fleet.pids("ray::ServeReplica:raydiff:model-stalls")
     began_s = time.monotonic()
@@ -80,7 +92,7 @@ def _stall_replica(fleet: Fleet, rng: random.Random) -> str:
     assert answer in (200, 408, 503), f"status {answer}"
     wait_until(lambda: not any(_lives(p) for p in pid), "the stalled replica's end", 60.0)
     assert first not in fleet.replicas()["model-stalls"]
-    fleet.deploy(app())
+    fleet.deploy(app(fleet.args))
     limit_s = HANG_LIMIT_S + 5
     assert took_s <= 4 * limit_s, f"the call took {took_s:.1f} s"
     return f"stalled; its call ended with {answer} after {took_s:.1f} s"
@@ -127,26 +139,27 @@ def _change_models(fleet: Fleet, rng: random.Random) -> str:
     before = fleet.replicas()[f"model-{MODEL}"]
     tiny = {"name": "tiny", "model": "random:tiny-sdar", "num_cpus": 0.1}
     bundled = {"name": "bundled", "model": "summarizer", "num_cpus": 0.1}
-    fleet.deploy(app(others=[tiny, bundled]))
+    fleet.deploy(beside(fleet.args, tiny, bundled))
     assert {call_model(fleet, "tiny", 4), call_model(fleet, "bundled", 4)} == {200}
     assert fleet.replicas()[f"model-{MODEL}"] == before, "replicas were restarted"
-    fleet.deploy(app())
+    fleet.deploy(app(fleet.args))
     assert fleet.replicas()[f"model-{MODEL}"] == before, "replicas were restarted"
     return "two models came and went; the other's replicas stayed"
 
 
 def _update_model(fleet: Fleet, rng: random.Random) -> str:
     before = set(fleet.replicas()[f"model-{MODEL}"])
-    fleet.deploy(app(model={"engine": {"max_rows": rng.randrange(32, 65)}}))
+    (model,) = fleet.args["models"]
+    fleet.deploy(
+        {**fleet.args, "models": [{**model, "engine": {"max_rows": rng.randrange(32, 65)}}]}
+    )
     assert not before & set(fleet.replicas()[f"model-{MODEL}"]), "an old replica still runs"
     return "rolling update of the model"
 
 
 def _update_gateway(fleet: Fleet, rng: random.Random) -> str:
     before = set(fleet.replicas()["gateway"])
-    fleet.deploy(
-        {**fleet.config["applications"][0]["args"], "request_timeout_s": rng.uniform(200, 900)}
-    )
+    fleet.deploy({**fleet.args, "request_timeout_s": rng.uniform(200, 900)})
     wait_until(lambda: not before & set(fleet.replicas()["gateway"]), "old gateways' end")
     return "rolling update of the gateways"
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -56,7 +55,8 @@ class Fleet:
             "RAY_REDIS_ADDRESS": f"{LOOPBACK}:{self._redis_port}",
         }
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.config: dict[str, Any] = {}
+        self.args: dict[str, Any] = {}
+        """What the app that runs was deployed with."""
 
     @property
     def address(self) -> str:
@@ -73,6 +73,8 @@ class Fleet:
 
     def start_head(self) -> None:
         """Start the head, which hosts no replicas; after a crash it finds its state in Redis."""
+        # A new pod would have no such record, and with it Ray takes the nodes for a head.
+        (self._temp / "ray" / "ray_current_cluster").unlink(missing_ok=True)
         self._ray(
             "head",
             "--head",
@@ -130,19 +132,20 @@ class Fleet:
 
     def deploy(self, args: Mapping[str, Any]) -> None:
         """Put the app that `args` describe in the place of the one there is."""
+        self.args = dict(args)
         application = {
             "name": APP,
             "route_prefix": "/",
             "import_path": "raydiff.serve.app:build_app",
-            "args": dict(args),
+            "args": self.args,
         }
-        self.config = {
+        config = {
             "proxy_location": "EveryNode",
             "http_options": {"host": LOOPBACK, "port": self.http_port},
             "logging_config": {"enable_access_log": False},
             "applications": [application],
         }
-        submit(connect(self.dashboard), self.config, 180.0)
+        submit(connect(self.dashboard), config, 180.0)
 
     def replicas(self) -> dict[str, dict[str, str]]:
         """Actor ids of the running replicas by their ids, by deployment; empty before there are."""
@@ -218,8 +221,3 @@ def signal_all(pids: Sequence[int], number: int) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def settle(seconds: float) -> None:
-    """Let the load meet what has become of the fleet."""
-    time.sleep(seconds)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..cluster import wait_until
-from .faults import COUNTS, FAULTS, HANG_LIMIT_S, Fault, app
+from .faults import APP_ARGS, COUNTS, FAULTS, HANG_LIMIT_S, Fault
 from .fleet import Fleet
 from .load import MODEL, Call, Load, outcomes
 
@@ -58,7 +58,7 @@ def run(
     fleet, drills = Fleet(folder), []
     try:
         fleet.start()
-        fleet.deploy(app())
+        fleet.deploy(APP_ARGS)
         wait_until(lambda: fleet.is_whole(COUNTS), "the app")
         expected: dict[str, str] = {}
         asyncio.run(Load(url=fleet.url, expected=expected).learn())

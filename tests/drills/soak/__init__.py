@@ -1,0 +1,1 @@
+"""Full load for a while: `tests/drills.sh soak`."""
