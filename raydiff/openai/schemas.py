@@ -87,6 +87,14 @@ def answer_schema(dialect: Dialect) -> dict[str, Any]:
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
+def event_schema(dialect: Dialect) -> dict[str, Any]:
+    """The schema of a server-sent event of an answer that is streamed."""
+    kind = "chat.completion.chunk" if dialect == "chat" else "text_completion"
+    text = f"A {kind} object as JSON, an object with `error`, or [DONE]."
+    data = {"type": "string", "description": text, "pattern": r"^(\{.*\}|\[DONE\])$"}
+    return {"type": "object", "required": ["data"], "properties": {"data": data}}
+
+
 def _describe_decoding(properties: dict[str, Any]) -> None:
     for name, choice in CHOICES.items():
         if name in properties:

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from raydiff.errors import DeadlineExceeded, EngineError
 from raydiff.openai.answers import Answer, Dialect, total
 from raydiff.openai.protocol import ChatBody, CompletionBody, GenerationBody, parse_body
-from raydiff.openai.schemas import answer_schema, body_schema
+from raydiff.openai.schemas import answer_schema, body_schema, event_schema
 from raydiff.request import Completion, GenerationRequest, Lane
 from raydiff.serve.access import Access, Caller
 from raydiff.serve.bodies import THREAD_BYTES, deadline_s, read_json
@@ -53,7 +53,7 @@ class TextRoutes:
             "that breaks ends with an event that has `error`, and no `[DONE]`."
         )
         done = answer(text, answer_schema(dialect))
-        done["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+        done["content"]["text/event-stream"] = {"schema": event_schema(dialect)}
         name = "create_chat_completion" if dialect == "chat" else "create_completion"
         return operation(
             name,
