@@ -60,10 +60,10 @@ class Costs:
 
     def least(self, key: Hashable, size: int, loss: float) -> int:
         """The smallest size that is done at no less than 1 - `loss` times the speed of `size`,
-        among sizes no smaller than the smallest that ran.
+        among sizes no smaller than the smallest that ran; `size` itself while none like it ran.
         """
         curve = self._curve(key)
-        if not curve or size <= curve[0][0]:
+        if not curve or not curve[0][0] < size < 2 * curve[-1][0]:
             return size
         wanted = (1.0 - loss) * size / _at(curve, size)
         low, high = max(1, int(curve[0][0])), size

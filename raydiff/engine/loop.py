@@ -88,7 +88,9 @@ class EngineLoop:
             self._check_free(requests)
             if not self._listeners:
                 self._tick_s = time.monotonic()
+            now_s = time.monotonic()
             for canvas in canvases:
+                canvas.handed_over_s = now_s
                 self._listeners[canvas.request_id] = on_event
                 self._inbox.append(partial(self.engine.enqueue, canvas))
             self._wake.notify()

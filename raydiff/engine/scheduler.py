@@ -164,7 +164,7 @@ class Scheduler:
 
     def _circumstances(self, formed: Formed) -> _Chosen:
         newcomers = [
-            self.trace.batch_forwards_since(c.submitted_s)
+            self.trace.batch_forwards_since(c.handed_over_s)
             for c in formed.rows
             if c.first_forward_s is None and c.request.lane == "interactive"
         ]
