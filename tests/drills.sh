@@ -9,6 +9,8 @@
 #   tests/drills.sh serving --kinds head-kill,gateway-kill --count 6 --seed 7 --json FILE
 #   tests/drills.sh soak --minutes 10  full load with disconnects and deadlines: memory stays flat
 #                                      and no slot is lost
+#   tests/drills.sh disconnects        seconds until a client that went away holds no slot any more;
+#                                      --haproxy goes through HAProxy (about a minute)
 #   tests/drills.sh requests           10,000 requests of random validity, and schemathesis at length
 #                                      (about five minutes)
 #   tests/drills.sh batches            batches of the Batch API: killed gateways and jobs, a lost
@@ -26,7 +28,7 @@ if [ "${1:-}" = faults ]; then
   shift
   exec .venv/bin/python -m tests.drills "$@"
 fi
-if [ "${1:-}" = serving ] || [ "${1:-}" = soak ]; then
+if [[ "${1:-}" =~ ^(serving|soak|disconnects)$ ]]; then
   ensure_debian_packages redis-server
   name="tests.drills.$1"
   shift

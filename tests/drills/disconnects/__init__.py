@@ -1,0 +1,1 @@
+"""How soon a client that goes away frees its slot: `tests/drills.sh disconnects`."""
