@@ -91,7 +91,7 @@ def test_choices_and_log_probabilities_are_answered() -> None:
         )
     )
     model.submit(model.request("a", Decoding(seed=1), request_id="l", logprobs=3))
-    done = {}
+    done: dict[str, Completion] = {}
     while model.has_work():
         done |= {e.request_id: e.completion for e in model.step() if e.completion is not None}
     assert done["c"].text in ("yes", "no")
