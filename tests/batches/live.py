@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +17,6 @@ from typing import Any
 
 import openai
 from openai.types import Batch
-
-from raydiff.launch.ports import free_port
 
 from ..corpus.commands import command
 from ..heads import Head, started_head
@@ -83,7 +83,7 @@ class App:
 @contextmanager
 def started_app(location: Path, *, gateways: int = 1, shard_lines: int = 4) -> Iterator[App]:
     """A head and on it an app over the batches at `location`; all gone at the end."""
-    port = free_port("127.0.0.1")
+    port = _quiet_port()
     config = location.with_suffix(".yaml")
     settings = {
         "models": [{"name": "sim", "model": SPEC, "num_cpus": 0.5}],
@@ -97,6 +97,14 @@ def started_app(location: Path, *, gateways: int = 1, shard_lines: int = 4) -> I
         app = App(head, f"http://127.0.0.1:{port}", "sim")
         _wait_until_it_serves(app)
         yield app
+
+
+def _quiet_port() -> int:
+    """A free port that no outgoing connection gets until the app binds it."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def _wait_until_it_serves(app: App) -> None:
