@@ -33,9 +33,10 @@ async def all_within(rows: AsyncIterator[Result], timeout_s: float) -> AsyncIter
     Raises:
         DeadlineExceeded: one does not.
     """
-    deadline_s = asyncio.get_running_loop().time() + timeout_s
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
     try:
-        while True:
+        while loop.time() < deadline_s:
             try:
                 async with asyncio.timeout_at(deadline_s) as limit:
                     row = await anext(rows)
@@ -46,6 +47,7 @@ async def all_within(rows: AsyncIterator[Result], timeout_s: float) -> AsyncIter
                     raise
                 raise _too_late(timeout_s) from None
             yield row
+        raise _too_late(timeout_s)
     finally:
         await cast("Any", rows).aclose()
 
