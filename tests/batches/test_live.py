@@ -39,9 +39,8 @@ def test_a_batch_runs_as_a_job_and_answers_every_line_once(tmp_path: Path) -> No
     assert [each["custom_id"] for each in errors] == [f"id-{number}" for number in sorted(wrong)]
     assert {each["response"]["status_code"] for each in errors} == {400}
     answered = next(each for each in output if each["custom_id"] == "id-5")["response"]["body"]
-    assert answered["choices"] == [choice.model_dump() for choice in online.choices] or (
-        answered["choices"][0]["message"]["content"] == online.choices[0].message.content
-    )
+    said = answered["choices"][0]["message"]["content"]
+    assert said == online.choices[0].message.content
     assert answered["system_fingerprint"] == online.system_fingerprint
     assert broken.status == "failed"
     assert broken.errors is not None
