@@ -11,7 +11,13 @@ from ray.serve import Application
 from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 from ray.serve._private.build_app import build_app as serve_build_app
 
-from raydiff.config import AppSettings, AutoscalingSettings, EngineSettings, ModelSettings
+from raydiff.config import (
+    AccessSettings,
+    AppSettings,
+    AutoscalingSettings,
+    EngineSettings,
+    ModelSettings,
+)
 from raydiff.errors import ModelError, UsageError
 from raydiff.serve.app import (
     build_app,
@@ -41,6 +47,17 @@ def test_the_shorthand_makes_a_gateway_and_one_model(checkpoint: Path) -> None:
     assert (autoscaling.min_replicas, autoscaling.max_replicas) == (2, 2)
     (settings,) = replicas.init_args
     assert settings.engine.threads == 3
+
+
+def test_with_keys_there_is_one_limiter_and_a_changed_config_keeps_it(checkpoint: Path) -> None:
+    """A key's last minute is not forgotten by an update."""
+    model, access = ModelSettings(model=str(checkpoint)), AccessSettings(keys_file="keys.yaml")
+    limiters = [
+        deployments(build_app(AppSettings(models=(model,), access=access, gateways=n)))["limiter"]
+        for n in (1, 2)
+    ]
+    assert {limiter._deployment_config.num_replicas for limiter in limiters} == {1}
+    assert len({limiter._deployment_config._version for limiter in limiters}) == 1
 
 
 def test_an_unknown_argument_is_refused(checkpoint: Path) -> None:
