@@ -42,13 +42,19 @@ class Costs:
         curve = self._curve(key)
         return _at(curve, size) if curve else None
 
-    def most(self, key: Hashable, size: int, limit: int, share: float) -> int:
-        """The largest size up to `limit` that takes at most `share` longer than `size` does.
+    def most(
+        self, key: Hashable, size: int, limit: int, share: float, beside_s: float = 0.0
+    ) -> int:
+        """The largest size up to `limit` that takes longer than `size` does by at most `share` of
+        that, or of `beside_s`.
 
         Without a forward to go by, as if seconds grew in proportion.
         """
-        curve = self._curve(key) or ((1.0, 1.0),)
-        allowed = _at(curve, size) * (1.0 + share)
+        curve = self._curve(key)
+        if not curve:
+            curve, beside_s = ((1.0, 1.0),), 0.0
+        alone = _at(curve, size)
+        allowed = alone + share * max(alone, beside_s)
         low, high = size, max(size, limit)
         while low < high:
             middle = (low + high + 1) // 2

@@ -7,7 +7,7 @@ a clock that advances by the forwards its requests take, and the one whose clock
 from __future__ import annotations
 
 import heapq
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Sequence
 
 from raydiff.engine.canvas import Canvas
@@ -22,6 +22,7 @@ class TurnQueue:
     def __init__(self) -> None:
         self._queues: dict[str, OrderedDict[str, Canvas]] = {}
         self._clocks: dict[str, float] = {}
+        self._debts: defaultdict[str, float] = defaultdict(float)
         self._starts: dict[str, float] = {}
         self._order: list[tuple[float, int, str]] = []
         self._entries = 0
@@ -60,7 +61,7 @@ class TurnQueue:
         assert canvas is not None
         tenant = canvas.request.tenant
         self._now = max(self._now, self._starts[tenant])
-        self._clocks[tenant] = self._starts[tenant] + cost
+        self._clocks[tenant] = self._starts[tenant] + cost + self._debts.pop(tenant, 0)
         heapq.heappop(self._order)
         self._drop(canvas)
         if tenant in self._queues:
@@ -79,7 +80,9 @@ class TurnQueue:
 
     def settle(self, tenant: str, cost: float) -> None:
         """A request took `cost` forwards more than its tenant's clock advanced by, or less."""
-        if tenant in self._clocks:
+        if tenant in self._starts:  # its next turn is settled already
+            self._debts[tenant] += cost
+        elif tenant in self._clocks:
             self._clocks[tenant] += cost
 
     def _queue(self, tenant: str) -> OrderedDict[str, Canvas]:
@@ -103,6 +106,7 @@ class TurnQueue:
         if not queue:
             del self._queues[tenant]
             del self._starts[tenant]
+            self._clocks[tenant] = self._clocks.get(tenant, 0.0) + self._debts.pop(tenant, 0.0)
 
 
 class RowTurns:

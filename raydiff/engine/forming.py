@@ -63,7 +63,9 @@ class Forming:
         come to wait for it."""
         self._tick += 1
         mine = active[lane].values()
-        encodes = not self._encoded_last[lane] or all(c.state is not State.DENOISE for c in mine)
+        # short encodings follow each other, else they would leave few rows to denoise together
+        encodes = short or not self._encoded_last[lane]
+        encodes = encodes or all(c.state is not State.DENOISE for c in mine)
         state, first = self._first_to_encode(active[lane]) if encodes else (None, None)
         self._encoded_last[lane] = first is not None
         if first is not None and state is not None:
@@ -119,7 +121,9 @@ class Forming:
             limit = self._costs.least(key, size, self._settings.batch_yield_loss)
             rows = _within(rows, limit, len(rows))
         elif lane == "interactive" and active["batch"]:
-            limit = self._costs.most(key, size, limit, self._settings.rider_share)
+            # prompts that are cheap beside the forwards that follow may come along more freely
+            follows_s = self._costs.seconds(("denoise", shape), 1) or 0.0
+            limit = self._costs.most(key, size, limit, self._settings.rider_share, follows_s)
             if limit > size:
                 riders = self._like(first, self._alike(active["batch"], state, shape))
                 most = max(len(rows), self._settings.max_prefill_rows)
