@@ -62,11 +62,21 @@ class App:
 
     def kill(self, what: str) -> int:
         """SIGKILL every process of the head with these words in its command line; how many."""
-        pids = [pid for pid in self.head.processes() if what in command(pid)]
+        pids = self._pids(what)
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return len(pids)
+
+    def wait_until_gone(self, what: str) -> None:
+        """Until the head has no process with these words in its command line."""
+        deadline = time.monotonic() + 60
+        while self._pids(what):
+            assert time.monotonic() < deadline, what
+            time.sleep(0.2)
+
+    def _pids(self, what: str) -> list[int]:
+        return [pid for pid in self.head.processes() if what in command(pid)]
 
     def logs(self, batch_id: str) -> str:
         """What the batch's jobs wrote."""

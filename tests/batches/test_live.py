@@ -95,7 +95,7 @@ def test_a_cancelled_batch_stops_its_job_and_keeps_its_answers(tmp_path: Path) -
         assert app.client.batches.cancel(batch_id).status == "cancelling"
         ended = app.wait(batch_id, lambda batch: batch.status in ENDED)
         output, errors = app.results(ended)
-        assert app.kill(DRIVER) == 0  # no job is left
+        app.wait_until_gone(DRIVER)
     require_each_once(lines, output, errors)
     assert ended.status == "cancelled"
     assert len(output) >= 50
