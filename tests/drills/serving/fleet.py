@@ -15,6 +15,7 @@ import tempfile
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ _ENVIRONMENT = {
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     "OMP_NUM_THREADS": "1",
 }
+_STARTS = 3
+_STARTED = "Ray runtime started."
 _STORE = "--object-store-memory=80000000"
 
 
@@ -196,13 +199,31 @@ class Fleet:
     def _ray(self, name: str, *options: str) -> None:
         ports = ("--min-worker-port=0", "--max-worker-port=0", "--disable-usage-stats")
         metrics = f"--metrics-export-port={free_port(LOOPBACK)}"
-        self._run(name, [RAY, "start", "--block", *options, *ports, metrics, _STORE])
+        for _ in range(_STARTS):
+            before = len(self._said(name))
+            self._run(name, [RAY, "start", "--block", *options, *ports, metrics, _STORE])
+            wait_until(partial(self._came, name, before), f"the start of {name}")
+            if self._processes[name].poll() is None:
+                return
+            self.kill(name)  # on a busy machine Ray gives up; its parts may be left
+        raise TimeoutError(f"{name} did not start: {self._log(name)}")
+
+    def _came(self, name: str, before: int) -> bool:
+        """Whether `ray start` has come to an end, good or bad."""
+        gone = self._processes[name].poll() is not None
+        return gone or _STARTED in self._said(name)[before:]
+
+    def _said(self, name: str) -> str:
+        return self._log(name).read_text() if self._log(name).exists() else ""
 
     def _run(self, name: str, arguments: Sequence[str]) -> None:
-        with (self._folder / f"{name}.log").open("ab") as log:
+        with self._log(name).open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 arguments, env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
 
     def _get(self, path: str) -> Any:
         with urllib.request.urlopen(f"{self.dashboard}{path}", timeout=10) as answer:
