@@ -48,6 +48,8 @@ class LanesBench:
     """Share of an idle engine's time that the interactive requests take."""
     interactive_requests: int = 100
     """Of each phase."""
+    prompt_tokens: int | None = None
+    """Prompts are cut to so many tokens, so that all rows have one shape."""
     max_tokens: int | None = None
     repeats: int = 3
     seed: int = 0
@@ -167,7 +169,7 @@ def run_lanes_bench(
     """
     tokenizer = Tokenizer.load(bench.model)
     workload = load_workload(bench.input, tokenizer, documents=bench.documents)
-    workload = _shuffled(workload, bench.seed)
+    workload = _shuffled(workload, bench.seed, bench.prompt_tokens)
     engine = Engine.load(bench.model, dtype=bench.dtype, settings=bench.settings)
     engine.warm_up()
     loop = EngineLoop(engine)
@@ -256,8 +258,8 @@ def _gaps(bench: LanesBench, alone_s: float) -> list[float]:
     return [draw.expovariate(1.0) * mean_s for _ in range(bench.interactive_requests)]
 
 
-def _shuffled(workload: Workload, seed: int) -> Workload:
-    prompts = list(workload.prompts)
+def _shuffled(workload: Workload, seed: int, longest: int | None) -> Workload:
+    prompts = [prompt[:longest] for prompt in workload.prompts]
     random.Random(seed).shuffle(prompts)
     return replace(workload, prompts=tuple(prompts))
 

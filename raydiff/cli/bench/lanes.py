@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from raydiff.cli.bench.flags import common, finish
+from raydiff.cli.bench.flags import at_least_one, common, finish
+from raydiff.errors import UsageError, invalid
 
 COLUMNS = [
     "phase",
@@ -24,6 +25,7 @@ def add_lanes(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--share", type=float, default=0.2, metavar="X", help="of the time, interactive (0.2)")
     add("--requests", type=int, default=100, metavar="N", help="interactive, of a phase (100)")
+    add("--prompt-tokens", type=int, metavar="N", help="cut prompts to so many (whole)")
     add("--max-tokens", type=int, metavar="N", help="tokens of an answer (the model's usual)")
     add("--max-rows", type=int, default=64, metavar="N", help="rows of the engine (64)")
     add("--repeats", type=int, default=3, metavar="N", help="rounds of all phases (3)")
@@ -38,6 +40,10 @@ def _lanes(args: argparse.Namespace) -> int:
     from raydiff.bench.lanes import LanesBench, run_lanes_bench
     from raydiff.config import EngineSettings
 
+    for flag in ("requests", "repeats"):
+        at_least_one(flag, getattr(args, flag))
+    if not 0 < args.share < 1:
+        raise UsageError(invalid("--share", expected="a number between 0 and 1", got=args.share))
     given = {
         "rider_share": args.rider_share,
         "batch_yield_loss": args.yield_loss,
@@ -52,6 +58,7 @@ def _lanes(args: argparse.Namespace) -> int:
         settings=EngineSettings(max_rows=args.max_rows, threads=args.threads, **settings),
         interactive_share=args.share,
         interactive_requests=args.requests,
+        prompt_tokens=args.prompt_tokens,
         max_tokens=args.max_tokens,
         repeats=args.repeats,
         seed=args.seed,
