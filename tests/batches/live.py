@@ -103,10 +103,21 @@ def started_app(location: Path, *, gateways: int = 1, shard_lines: int = 4) -> I
     config.write_text(json.dumps(settings))  # JSON is YAML
     with started_head() as head:
         serve = ["python", "-m", "raydiff", "serve", f"--config={config}", f"--port={port}"]
-        head.job("submit", "--no-wait", "--submission-id=app", "--", *serve)
+        _submit(head, serve)
         app = App(head, f"http://127.0.0.1:{port}", "sim")
         _wait_until_it_serves(app)
         yield app
+
+
+def _submit(head: Head, entry_point: Sequence[str]) -> None:
+    """The job server answers before the agent that starts jobs does."""
+    for _ in range(20):
+        asked = ("--no-wait", "--submission-id=app", "--", *entry_point)
+        done = head.job("submit", *asked, check=False)
+        if done.returncode == 0:
+            return
+        time.sleep(1)
+    raise AssertionError(done.stdout + done.stderr)
 
 
 def _quiet_port() -> int:
