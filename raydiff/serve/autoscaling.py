@@ -46,8 +46,6 @@ class Seen:
     """What is known of a model's fleet at one moment."""
 
     now_s: float
-    replicas: int
-    """Running and reporting work, or about to."""
     target: int
     """Replicas decided on before."""
     interactive: float
@@ -103,13 +101,12 @@ def _waiting(seen: Seen, rules: Rules, memory: Memory) -> int:
     """Replicas that do what waits within the lanes' targets. Batch work also waits for the
     interactive, which goes first."""
     queued = seen.queued_calls * memory.work_per_call
-    if memory.rate <= 0:
-        return max(seen.target, 1 if seen.queued_calls or seen.calls else 0)
+    idle = not (seen.queued_calls or seen.calls or seen.interactive or seen.batch)
+    if idle or memory.rate <= 0:  # work of unknown speed keeps what there is
+        return 0 if idle else max(1, seen.target)
     first = seen.interactive / rules.interactive_target_s
     whole = (seen.interactive + seen.batch + queued) / rules.batch_target_s
-    need = math.ceil(max(first, whole) / memory.rate)
-    idle = not (seen.queued_calls or seen.calls or seen.interactive or seen.batch)
-    return 0 if idle else max(1, need)
+    return max(1, math.ceil(max(first, whole) / memory.rate))
 
 
 def _busy(seen: Seen, rules: Rules, memory: Memory) -> int:
@@ -148,7 +145,6 @@ def _with(memory: Memory, **changes: Any) -> Memory:
 class Context(Protocol):
     """What the policy reads of Serve's AutoscalingContext."""
 
-    current_num_replicas: int
     target_num_replicas: int
     current_time: float | None
     policy_state: dict[str, Any]
@@ -204,7 +200,6 @@ def seen_in(context: Context, rules: Rules) -> Seen:
     rates = [_mean(series, rules.look_back_s) for series in metrics.get(RATE, {}).values()]
     return Seen(
         now_s=float(context.current_time or 0.0),
-        replicas=context.current_num_replicas,
         target=context.target_num_replicas,
         interactive=_sum(metrics.get(INTERACTIVE, {}), rules),
         batch=_sum(metrics.get(BATCH, {}), rules),
@@ -212,7 +207,7 @@ def seen_in(context: Context, rules: Rules) -> Seen:
         queued_calls=queued,
         rate=max(rates, default=0.0),
         done_per_s=sum(_slope(series, rules) for series in metrics.get(DONE, {}).values()),
-        informed=any(rates) or bool(rates),
+        informed=bool(rates),
     )
 
 

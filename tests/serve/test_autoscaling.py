@@ -20,7 +20,6 @@ SETTINGS = AutoscalingSettings(down_after_s=60.0)
 RULES = Rules(**SETTINGS.model_dump(exclude={"policy", "stats_interval_s"}))
 QUIET = Seen(
     now_s=1000.0,
-    replicas=4,
     target=4,
     interactive=0.0,
     batch=0.0,
@@ -82,6 +81,13 @@ def test_not_below_what_the_work_being_done_needs() -> None:
     enough = replace(QUIET, interactive=50.0, calls=3.0, done_per_s=270.0)
     memory = replace(LONG_AGO, needs=((0.0, 1),))
     assert target(enough, memory) == 4
+
+
+def test_a_fleet_that_never_worked_leaves_too_and_one_of_unknown_speed_stays() -> None:
+    fresh = Memory(needs=((0.0, 0),))
+    unknown = replace(QUIET, rate=0.0)
+    assert target(unknown, fresh) == 0
+    assert target(replace(unknown, calls=1.0), fresh) == 4
 
 
 def test_zero_only_without_any_work() -> None:
