@@ -61,7 +61,7 @@ class Outstanding:
         self._lock = threading.Lock()
         self._work: dict[str, _Work] = {}
         self._requests: dict[Lane, int] = dict.fromkeys(LANES, 0)
-        self._of_tenant: Counter[tuple[Lane, str]] = Counter()
+        self._of_tenant: dict[Lane, Counter[str]] = {lane: Counter() for lane in LANES}
         self._left: dict[Lane, float] = dict.fromkeys(LANES, 0.0)
         self._needed: dict[Lane, float] = dict.fromkeys(LANES, 1.0)
         self._costs = Costs()
@@ -80,7 +80,7 @@ class Outstanding:
                 lane = work.request.lane
                 self._work[work.request.request_id] = work
                 self._requests[lane] += 1
-                self._of_tenant[lane, work.request.tenant] += 1
+                self._of_tenant[lane][work.request.tenant] += 1
                 self._left[lane] += work.left
 
     def expected(self, request_id: str) -> float:
@@ -110,9 +110,9 @@ class Outstanding:
                 return 0
             lane, tenant = work.request.lane, work.request.tenant
             self._requests[lane] -= 1
-            self._of_tenant[lane, tenant] -= 1
-            if not self._of_tenant[lane, tenant]:
-                del self._of_tenant[lane, tenant]
+            self._of_tenant[lane][tenant] -= 1
+            if not self._of_tenant[lane][tenant]:
+                del self._of_tenant[lane][tenant]
             self._left[lane] -= work.left
             if not self._requests[lane]:
                 self._left[lane] = 0.0  # else rounding errors would add up
@@ -142,11 +142,9 @@ class Outstanding:
 
     def _check_room(self, requests: Sequence[GenerationRequest]) -> None:
         for (lane, tenant), asked in Counter((r.lane, r.tenant) for r in requests).items():
-            pending, own = self._requests[lane], self._of_tenant[lane, tenant]
-            if not own:
-                del self._of_tenant[lane, tenant]  # what was asked for must not count as there
-            tenants = sum(of == lane for of, _ in self._of_tenant) + (not own)
-            share = self._limit // max(1, tenants)
+            present = self._of_tenant[lane]
+            pending, own = self._requests[lane], present.get(tenant, 0)
+            share = self._limit // (len(present) + (tenant not in present))
             if pending + asked > self._limit and own + asked > share:
                 excess = min(pending + asked - self._limit, own + asked - share)
                 raise Overloaded(
