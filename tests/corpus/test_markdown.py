@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from raydiff.corpus.markdown import MARKDOWN_NAME, PLOT_NAME, markdown, write_markdown
 from raydiff.corpus.chart import nice_top
+from raydiff.corpus.markdown import MARKDOWN_NAME, PLOT_NAME, markdown, write_markdown
 from raydiff.corpus.plot import throughput_svg
 from raydiff.corpus.timeline import Timeline
 from raydiff.storage import LocalFolder
