@@ -21,7 +21,6 @@ from raydiff.serve.access.rates.remote import ServeLink
 from raydiff.serve.api import TextApi
 from raydiff.serve.batching import batch_groups
 from raydiff.serve.draining import Drain
-from raydiff.serve.hangups import Hangups
 from raydiff.serve.served import ServedModel
 from raydiff.text import Tokenizer
 from raydiff.version import __version__
@@ -59,7 +58,7 @@ class Gateway:
             settings=settings.access,
             groups=groups,
         )
-        self._drain = Drain(Hangups(self._api.app(answer_ids=False)))
+        self._drain = Drain(self._api.app(answer_ids=False))
         if self._attendance is not None:
             self._attendance.start()
 
