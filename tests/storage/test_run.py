@@ -24,7 +24,7 @@ from raydiff.request import Decoding
 from raydiff.storage import Folder
 from raydiff.text import DocumentPrompts
 
-from ..fakes import FakeGenerator
+from ..corpus.fakes import FakeGenerator
 from .proxy import FaultProxy
 from .server import S3Server
 
