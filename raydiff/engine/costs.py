@@ -64,13 +64,22 @@ class Costs:
                 high = middle - 1
         return low
 
-    def least(self, key: Hashable, size: int, loss: float) -> int:
+    def least(self, key: Hashable, size: int, loss: float, *, tries: bool = True) -> int:
         """The smallest size that is done at no less than 1 - `loss` times the speed of `size`,
-        among sizes no smaller than the smallest that ran; `size` itself while none like it ran.
+        among sizes no smaller than the smallest that ran.
+
+        With `tries`, `size` itself while none like it ran, then once half of it; without, a size
+        beyond all that ran is taken to be as fast as the largest that did.
         """
         curve = self._curve(key)
-        if not curve or not curve[0][0] < size < 2 * curve[-1][0]:
+        if not curve or not loss or size <= curve[0][0]:
             return size
+        if size >= 2 * curve[-1][0]:
+            if tries:
+                return size
+            size = max(1, int(curve[-1][0]))
+        if tries and (size // 2).bit_length() not in self._means[key]:
+            return max(1, size // 2)
         wanted = (1.0 - loss) * size / _at(curve, size)
         low, high = max(1, int(curve[0][0])), size
         while low < high:

@@ -118,7 +118,7 @@ class Forming:
         rows = _within(mine, limit, self._settings.max_prefill_rows)
         size = _size(rows)
         if short:
-            limit = self._costs.least(key, size, self._settings.batch_yield_loss)
+            limit = self._costs.least(key, size, self._settings.batch_yield_loss, tries=False)
             rows = _within(rows, limit, len(rows))
         elif lane == "interactive" and active["batch"]:
             # prompts that are cheap beside the forwards that follow may come along more freely

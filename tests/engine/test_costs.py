@@ -14,9 +14,9 @@ def costs(*forwards: tuple[int, float]) -> Costs:
     return made
 
 
-FLAT = ((1, 1.0), (64, 1.1))
+FLAT = ((1, 1.0), (32, 1.05), (64, 1.1))
 """A device bound by memory."""
-STEEP = ((1, 1.0), (64, 64.0))
+STEEP = ((1, 1.0), (32, 32.0), (64, 64.0))
 """One bound by arithmetic."""
 
 
@@ -39,6 +39,8 @@ def test_batch_forwards_get_shorter_where_that_costs_next_to_no_speed() -> None:
 
 def test_a_size_that_never_ran_is_tried_before_it_is_judged() -> None:
     assert costs((1, 1.0), (2, 1.0)).least("k", 64, 0.05) == 64
+    assert costs((1, 1.0), (64, 2.0)).least("k", 64, 0.05) == 32
+    assert costs((1, 1.0), (2, 1.0)).least("k", 64, 0.05, tries=False) == 2
 
 
 def test_seconds_lie_between_those_that_were_measured() -> None:
