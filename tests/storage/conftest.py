@@ -11,8 +11,11 @@ from raydiff.config import StorageSettings
 from raydiff.storage.address import S3Address
 from raydiff.storage.s3 import S3Folder
 
+from ..corpus.conftest import toy_model, write_corpus
 from .proxy import FaultProxy, fault_proxy
 from .server import S3Server, s3_server
+
+__all__ = ["toy_model", "write_corpus"]
 
 MakeFolder = Callable[..., S3Folder]
 

@@ -21,8 +21,8 @@ from raydiff.errors import RunConflict
 from raydiff.request import Decoding
 from raydiff.storage import Folder
 
-from ..conftest import make_toy_model
 from ..corpus.committing import commit_all
+from ..corpus.conftest import make_toy_model
 from .conftest import MakeFolder
 
 
