@@ -15,6 +15,10 @@ def warm_up_requests(spec: ModelSpec) -> Iterator[GenerationRequest]:
     token = spec.end_ids[0]
     decoding = spec.resolve(Decoding(max_tokens=1, steps=1))
     for length in sorted(lengths):
+        # not interactive: the scheduler would expect more of them, and keep batch forwards short
         yield GenerationRequest(
-            request_id=f"warm-up-{length}", prompt_ids=(token,) * length, decoding=decoding
+            request_id=f"warm-up-{length}",
+            prompt_ids=(token,) * length,
+            decoding=decoding,
+            lane="batch",
         )

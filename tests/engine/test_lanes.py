@@ -277,3 +277,15 @@ def test_bytes_are_taken_from_the_row_with_the_least_to_lose(denoiser: Denoiser)
     assert states["young"] is State.WAITING
     assert states["old"] is not State.WAITING
     assert drain(engine).keys() == {"old", "young", "now"}
+
+
+def test_warming_up_lets_no_interactive_request_be_expected() -> None:
+    """Else batch forwards stay short for the first minutes of every replica."""
+    engine = engine_of(max_rows=4, batch_yield_loss=0.99)
+    engine.warm_up()
+    for i in range(8):
+        engine.submit(request(engine, f"b{i}", "batch"))
+    drain(engine)
+    denoised = [r.batch_rows for r in engine.trace() if r.kind == "denoise"]
+    assert denoised[-1] == 4
+    assert denoised.count(4) >= 4
