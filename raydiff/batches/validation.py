@@ -14,6 +14,7 @@ from typing import Any
 from raydiff.batches.records import LineError
 from raydiff.config import BatchSettings, Endpoint
 from raydiff.errors import UsageError, invalid
+from raydiff.openai import strict_json
 
 MAX_ERRORS = 100
 """Errors that a failed batch names."""
@@ -117,7 +118,7 @@ class _Checker:
             expected = f"at most {self._max_line_bytes} bytes"
             raise _Wrong("line_too_long", invalid("line", expected=expected, got=len(line)))
         try:
-            fields = strict_json(line)
+            fields = decode_line(line)
         except UsageError as error:
             raise _Wrong("invalid_json_line", str(error)) from None
         if not isinstance(fields, dict):
@@ -158,27 +159,20 @@ class _Checker:
         self.model = name
 
 
-def strict_json(line: bytes) -> Any:
+def decode_line(line: bytes) -> Any:
     """Decode a line: UTF-8, no NaN, no half of a surrogate pair.
 
     Raises:
         UsageError: it is no such text.
     """
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-        if b"\\ud" in line or b"\\uD" in line:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return strict_json.loads(line.decode("utf-8"))
     except UnicodeError:
         raise UsageError("line: expected Unicode text in UTF-8.") from None
     except RecursionError:
         raise UsageError("line: expected JSON with less nesting.") from None
     except ValueError as error:
         raise UsageError(f"line: expected JSON: {error}.") from None
-    return value
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _missing_or_wrong(name: str, expected: str, got: Any) -> _Wrong:

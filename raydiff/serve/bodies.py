@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 from starlette.requests import Request
 
 from raydiff.errors import UsageError, invalid
+from raydiff.openai import strict_json
 from raydiff.openai.problems import HttpRefusal, Problem
 from raydiff.serve.access.sizes import check_depth
 
@@ -51,9 +51,7 @@ def parse_json(raw: bytes) -> Any:
         UsageError: it is no such text.
     """
     try:
-        value = json.loads(raw, parse_constant=_refuse_constant)
-        if b"\\ud" in raw or b"\\uD" in raw:
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        value = strict_json.loads(raw)
         check_depth(raw, value)
     except UnicodeEncodeError:
         message = "body: expected Unicode text, got half of a surrogate pair."
@@ -88,10 +86,6 @@ def deadline_s(request: Request, default_s: float, max_s: float) -> float:
         message = invalid(TIMEOUT_HEADER, expected=expected, got=text[:_MAX_ECHO])
         raise UsageError(message, TIMEOUT_HEADER)
     return seconds - min(_MAX_MARGIN_S, seconds * _MARGIN)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _too_large(got: int, limit: int) -> HttpRefusal:
