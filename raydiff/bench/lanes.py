@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from raydiff.bench.report import circumstances
+from raydiff.bench.serving.figures import percentile
 from raydiff.bench.workload import Workload, load_workload
 from raydiff.config import Dtype, EngineSettings
 from raydiff.engine import Engine, EngineLoop
@@ -83,9 +82,9 @@ class Phase:
         """Batch forwards that were chosen while interactive requests were ready."""
         return sum(r.lane == "batch" and r.interactive_ready > 0 for r in self.records)
 
-    def first_text(self, percentile: float) -> float:
+    def first_text(self, percent: float) -> float:
         """A percentile of the time to first committed text, in seconds."""
-        return float(np.percentile(self.first_text_s, percentile))
+        return percentile(sorted(self.first_text_s), percent)
 
 
 class Load:

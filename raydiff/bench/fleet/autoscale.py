@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import quantiles
 from typing import Any, Literal
 
 from raydiff.bench.fleet.host import Fleet, State, fleet_host
 from raydiff.bench.report import circumstances
 from raydiff.bench.serving.callers import HttpCaller
+from raydiff.bench.serving.figures import percentile
 from raydiff.bench.serving.loads import Answer, Ask, Caller, Load
 from raydiff.bench.serving.remote import Remote
 from raydiff.config import AutoscalingSettings, EngineSettings, ModelSettings
@@ -142,10 +142,8 @@ def _percentiles(bench: AutoscaleBench, phase: int, calls: Sequence[Call]) -> di
 
 
 def _percentile(calls: Sequence[Call], percent: int) -> float:
-    seconds = [call.done_s - call.sent_s for call in calls]
-    if len(seconds) < 2:
-        return seconds[0] if seconds else math.nan
-    return quantiles(seconds, n=100, method="inclusive")[percent - 1]
+    seconds = sorted(call.done_s - call.sent_s for call in calls)
+    return percentile(seconds, percent) if seconds else math.nan
 
 
 def _run(bench: AutoscaleBench, policy: Policy) -> tuple[list[Call], list[State]]:
