@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 INTERACTIVE, BATCH = "interactive_row_forwards", "batch_row_forwards"
@@ -159,37 +159,17 @@ class Context(Protocol):
     def raw_metrics(self) -> Mapping[str, Mapping[Any, Series]] | None: ...
 
 
-@dataclass
-class BacklogPolicy:
+@dataclass(frozen=True, kw_only=True)
+class BacklogPolicy(Rules):
     """Serve makes one of each deployment, from `AutoscalingSettings` by name.
 
     From zero to one replica Serve goes by itself, as soon as a handle holds a call.
     """
 
-    interactive_target_s: float
-    batch_target_s: float
-    look_back_s: float
-    up_cooldown_s: float
-    down_after_s: float
-    max_step: int
-    utilization: float
-    rules: Rules = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.rules = Rules(
-            interactive_target_s=self.interactive_target_s,
-            batch_target_s=self.batch_target_s,
-            look_back_s=self.look_back_s,
-            up_cooldown_s=self.up_cooldown_s,
-            down_after_s=self.down_after_s,
-            max_step=self.max_step,
-            utilization=self.utilization,
-        )
-
     def __call__(self, context: Context) -> tuple[int, dict[str, Any]]:
         """The replicas to have, and the state that Serve keeps for the next call."""
         memory = Memory(**context.policy_state.get(_STATE, {}))
-        target, memory = decide(seen_in(context, self.rules), self.rules, memory)
+        target, memory = decide(seen_in(context, self), self, memory)
         return target, {_STATE: asdict(memory)}
 
 

@@ -170,4 +170,4 @@ def test_the_policy_travels_to_a_controller_that_lacks_raydiff() -> None:
     finally:
         cloudpickle.unregister_pickle_by_value(autoscaling)
     again = policy(**SETTINGS.model_dump(exclude={"policy", "stats_interval_s"}))
-    assert again.rules.max_step == SETTINGS.max_step
+    assert again.max_step == SETTINGS.max_step
