@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raydiff.batches.records import WINDOW_S
-from raydiff.config import BatchSettings
+from raydiff.config import BatchSettings, CorpusSettings
 from raydiff.errors import RunConflict
 from raydiff.storage import hold
 
@@ -140,10 +140,10 @@ def test_a_batch_that_is_cancelled_while_its_lines_run_stops_soon(
     batch_id = service.create([line(number) for number in range(400)])
 
     class Slow(Answering):
-        def __call__(self, settings: object, app_name: str) -> None:
+        def __call__(self, settings: CorpusSettings, app_name: str) -> None:
             service.store.cancel(batch_id, int(service.now_s))
             self.generator._delay_s = 0.2
-            super().__call__(settings, app_name)  # type: ignore[arg-type]
+            super().__call__(settings, app_name)
 
     state = service.drive(batch_id, Slow(toy))
     output, errors = service.results(batch_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import pytest
 import pytest_asyncio
 import torch
 
-from raydiff.client import Refusal
+from raydiff.bench.serving.engines import EngineReplicas
 from raydiff.config import AppSettings, EngineSettings, ModelSettings, ServeSettings
 from raydiff.engine import Engine, EngineLoop
+from raydiff.engine.counts import WorkCounter
 from raydiff.families import load_spec
 from raydiff.launch import RunningApp, running_app
+from raydiff.metrics import NullRecorder
 from raydiff.openai.prompts import PromptReader
-from raydiff.request import Completion, Event, GenerationRequest
 from raydiff.serve.api import TextApi
 from raydiff.serve.replica import ReplicaCore
 from raydiff.serve.served import ServedModel
@@ -28,25 +29,11 @@ MODEL = "tiny"
 MAX_BODY_BYTES = 100_000
 
 
-class FakeReplicas:
+class FakeReplicas(EngineReplicas):
     """Stands for a Client: calls one replica's core directly, without Serve in between."""
 
     def __init__(self, core: ReplicaCore) -> None:
-        self._core = core
-
-    async def generate(
-        self, requests: Sequence[GenerationRequest], *, timeout_s: float
-    ) -> list[Completion]:
-        answer = await self._core.generate(requests, timeout_s)
-        if isinstance(answer, Refusal):
-            raise answer.error
-        return answer
-
-    async def stream(self, request: GenerationRequest, *, timeout_s: float) -> AsyncIterator[Event]:
-        async for event in self._core.stream(request, timeout_s):
-            if isinstance(event, Refusal):
-                raise event.error
-            yield event
+        super().__init__(core, WorkCounter(NullRecorder()))
 
     async def describe(self, *, timeout_s: float) -> list[dict[str, Any]]:
         return [await self._core.describe()]
